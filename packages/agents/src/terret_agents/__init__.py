@@ -1,0 +1,1 @@
+"""The Agent interface of Terret: inbox, registry, creation, checkpoints."""

@@ -1,0 +1,1 @@
+"""The dependency-injection container of Terret: contexts, fibers, effects, services, scopes and events."""

@@ -1,0 +1,1 @@
+"""Messages, chunks, adapters and errors: how Terret talks to language models."""

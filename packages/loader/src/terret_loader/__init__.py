@@ -1,0 +1,1 @@
+"""From harness.yml to a tree of running Terret plugins."""

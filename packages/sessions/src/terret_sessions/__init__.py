@@ -1,0 +1,1 @@
+"""The append-only session log of Terret and its persistence seam."""

@@ -1,0 +1,1 @@
+"""Sections, variables and assembly of the system prompt."""

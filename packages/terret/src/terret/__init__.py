@@ -1,0 +1,1 @@
+"""Terret, an agent harness in which everything is a plugin: command line and composition root."""

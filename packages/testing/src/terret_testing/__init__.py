@@ -1,0 +1,1 @@
+"""Test support for Terret plugins: a scripted model, fixtures, contract suites."""

@@ -1,0 +1,1 @@
+"""The tool registry of Terret and its guarded execution pipeline."""

@@ -1,0 +1,1 @@
+"""Models behind the OpenAI chat-completions wire."""

@@ -1,0 +1,1 @@
+"""Session logs as JSON lines, one directory a session."""

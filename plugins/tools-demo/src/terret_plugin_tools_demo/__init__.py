@@ -1,0 +1,1 @@
+"""Two tools to start with: add and now."""
