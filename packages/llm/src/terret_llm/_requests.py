@@ -1,0 +1,157 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ._messages import Message
+from ._reading import as_object, only, optional, optional_number, required
+
+Purpose = Literal["compaction", "session-title"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSchema:
+    """All a model sees of a tool; `parameters` is a JSON Schema whose root is an object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object] = field(hash=False)
+
+    def to_wire(self) -> dict[str, object]:
+        """The JSON object of the log."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+        }
+
+
+def tool_schema_from_wire(data: object) -> ToolSchema:
+    """Read a tool schema of the log; raises ValueError if it is malformed."""
+    wire = as_object(data, "tool schema")
+    only(wire, frozenset({"name", "description", "parameters"}), "tool schema")
+    return ToolSchema(
+        required(wire, "name", str, "tool schema"),
+        required(wire, "description", str, "tool schema"),
+        required(wire, "parameters", dict, "tool schema"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmCallConfig:
+    """What a call is made with besides content. An empty provider or model is not chosen yet."""
+
+    provider: str = ""
+    model: str = ""
+    reasoning_effort: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+
+    def to_wire(self) -> dict[str, object]:
+        """The JSON object of the log; what is not chosen is left out."""
+        wire: dict[str, object] = {
+            "provider": self.provider or None,
+            "model": self.model or None,
+            "reasoningEffort": self.reasoning_effort,
+            "temperature": self.temperature,
+            "maxTokens": self.max_tokens,
+            "stop": None if self.stop is None else list(self.stop),
+        }
+        return {key: value for key, value in wire.items() if value is not None}
+
+
+def call_config_from_wire(data: object) -> LlmCallConfig:
+    """Read a call config of the log; raises ValueError if it is malformed."""
+    place = "call config"
+    wire = as_object(data, place)
+    only(wire, _CONFIG_KEYS, place)
+    stop = optional(wire, "stop", list, place)
+    if stop is not None and not all(type(each) is str for each in stop):
+        raise ValueError(f"{place}: 'stop' must hold strings")
+    return LlmCallConfig(
+        provider=optional(wire, "provider", str, place) or "",
+        model=optional(wire, "model", str, place) or "",
+        reasoning_effort=optional(wire, "reasoningEffort", str, place),
+        temperature=optional_number(wire, "temperature", place),
+        max_tokens=optional(wire, "maxTokens", int, place),
+        stop=None if stop is None else tuple(stop),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterDefaults:
+    """Which fields of a call config the adapter filled in, because nobody else had chosen them."""
+
+    model: bool = False
+    reasoning_effort: bool = False
+    max_tokens: bool = False
+
+    def __bool__(self) -> bool:
+        return self.model or self.reasoning_effort or self.max_tokens
+
+    def to_wire(self) -> dict[str, object]:
+        """The JSON object of the log: a `true` for each marked field."""
+        wire = {
+            "model": self.model,
+            "reasoningEffort": self.reasoning_effort,
+            "maxTokens": self.max_tokens,
+        }
+        return {key: True for key, marked in wire.items() if marked}
+
+
+def adapter_defaults_from_wire(data: object) -> AdapterDefaults:
+    """Read the markers of the log; raises ValueError if they are malformed."""
+    place = "adapter defaults"
+    wire = as_object(data, place)
+    only(wire, frozenset({"model", "reasoningEffort", "maxTokens"}), place)
+    return AdapterDefaults(
+        model=optional(wire, "model", bool, place) or False,
+        reasoning_effort=optional(wire, "reasoningEffort", bool, place) or False,
+        max_tokens=optional(wire, "maxTokens", bool, place) or False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateOptions:
+    """One request to a model. Frozen; `messages` must not change while it is in use."""
+
+    provider: str
+    model: str
+    messages: Sequence[Message] = field(hash=False)
+    system: str | None = None
+    tools: tuple[ToolSchema, ...] = ()
+    reasoning_effort: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    session_id: str | None = None
+    purpose: Purpose | None = None
+    _marked: int = field(default=0, init=False, repr=False, compare=False)
+
+    @property
+    def config(self) -> LlmCallConfig:
+        """The request without its content."""
+        return LlmCallConfig(
+            provider=self.provider,
+            model=self.model,
+            reasoning_effort=self.reasoning_effort,
+            temperature=self.temperature,
+            max_tokens=self.max_tokens,
+            stop=self.stop,
+        )
+
+
+def mark_loop_request(request: GenerateOptions) -> GenerateOptions:
+    """Mark exactly this object as built by an agent loop, and return it. Copies are not marked."""
+    object.__setattr__(request, "_marked", id(request))
+    return request
+
+
+def is_loop_request(request: GenerateOptions) -> bool:
+    """Whether an agent loop built this very object; listeners must not change its content."""
+    return request._marked == id(request)
+
+
+_CONFIG_KEYS = frozenset(
+    {"provider", "model", "reasoningEffort", "temperature", "maxTokens", "stop"}
+)
