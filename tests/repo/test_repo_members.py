@@ -57,7 +57,7 @@ def test_names_follow_the_layout_rule() -> None:
         if not (member.source / "py.typed").exists():
             faults.append(f"{member.place}: py.typed is missing")
         faults += entry_point_faults(member)
-    assert faults == []
+    assert not faults, "\n".join(faults)
 
 
 def test_members_share_version_python_licence_and_build_backend() -> None:
@@ -86,7 +86,7 @@ def test_members_pin_each_other_exactly() -> None:
         for name, rest in member.requirements.items()
         if name in names and rest != f"=={version}"
     ]
-    assert loose == []
+    assert not loose, "\n".join(loose)
 
 
 def test_test_files_carry_the_name_of_their_member_and_are_unique() -> None:
@@ -99,4 +99,4 @@ def test_test_files_carry_the_name_of_their_member_and_are_unique() -> None:
                 faults.append(f"{where(path)}: begins with {prefix}")
     seen.update(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     faults += [f"{name} exists {count} times" for name, count in seen.items() if count > 1]
-    assert faults == []
+    assert not faults, "\n".join(faults)

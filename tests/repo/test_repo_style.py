@@ -79,11 +79,12 @@ def test_no_source_imports(banned: str) -> None:
         for line, dotted in imported_modules(parse(path))
         if dotted == banned or dotted.startswith(f"{banned}.")
     ]
-    assert places == []
+    assert not places, "\n".join(places)
 
 
 def test_front_pages_hold_a_docstring_imports_and_a_full_list_of_names() -> None:
-    assert [fault for path in FRONT_PAGES for fault in front_page_faults(path)] == []
+    faults = [fault for path in FRONT_PAGES for fault in front_page_faults(path)]
+    assert not faults, "\n".join(faults)
 
 
 def test_front_pages_say_in_one_line_what_the_package_is_for() -> None:
@@ -103,7 +104,7 @@ def test_no_tracked_file_names_a_registry_host_or_a_path_of_one_machine() -> Non
         for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
         if banned.search(line)
     ]
-    assert places == []
+    assert not places, "\n".join(places)
     assert ROOT / "uv.lock" not in files
 
 
