@@ -1,6 +1,7 @@
 """How scripts/rows.py reads checklists and docstrings."""
 
 import pytest
+
 from rows import listed_rows, named_rows, report
 
 CHECKLIST = """\

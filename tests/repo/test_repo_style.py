@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
+
 from workspace import ROOT, imported_modules, members, parse, tracked_files, where
 
 SOURCES = [path for member in members() for path in member.modules]
