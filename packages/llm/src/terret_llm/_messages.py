@@ -34,8 +34,8 @@ class Message:
     role: Role
     content: tuple[Block, ...]
     source: Source
-    _encoded: dict[Hashable, bytes] | None = field(
-        default=None, init=False, repr=False, compare=False
+    _encoded: dict[Hashable, bytes] = field(
+        default_factory=dict, init=False, repr=False, compare=False
     )
     _stateless: "Message | None" = field(default=None, init=False, repr=False, compare=False)
 
@@ -51,13 +51,9 @@ class Message:
 
     def encoded(self, codec: MessageCodec) -> bytes:
         """The message on `codec`'s wire. It is encoded once per codec key and kept."""
-        kept = self._encoded
-        if kept is None:
-            kept = {}
-            object.__setattr__(self, "_encoded", kept)
-        wire = kept.get(codec.key)
+        wire = self._encoded.get(codec.key)
         if wire is None:
-            wire = kept[codec.key] = codec.encode_message(self)
+            wire = self._encoded[codec.key] = codec.encode_message(self)
         return wire
 
     def without_replay_state(self) -> "Message":

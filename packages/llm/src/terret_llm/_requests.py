@@ -1,11 +1,24 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from ._messages import Message
 from ._reading import as_object, only, optional, optional_number, required
 
 Purpose = Literal["compaction", "session-title"]
+
+
+class ToolCodec(Protocol):
+    """Translates tool schemas to one provider wire. Codecs of equal `key` give equal bytes."""
+
+    @property
+    def key(self) -> Hashable:
+        """What the encoded form depends on besides the schema."""
+        ...
+
+    def encode_tool(self, tool: "ToolSchema") -> bytes:
+        """The schema as the provider's JSON."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +28,16 @@ class ToolSchema:
     name: str
     description: str
     parameters: Mapping[str, object] = field(hash=False)
+    _encoded: dict[Hashable, bytes] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def encoded(self, codec: "ToolCodec") -> bytes:
+        """The schema on `codec`'s wire. It is encoded once per codec key and kept."""
+        wire = self._encoded.get(codec.key)
+        if wire is None:
+            wire = self._encoded[codec.key] = codec.encode_tool(self)
+        return wire
 
     def to_wire(self) -> dict[str, object]:
         """The JSON object of the log."""

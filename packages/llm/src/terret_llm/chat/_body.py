@@ -1,0 +1,92 @@
+from collections.abc import Callable
+
+from terret_llm._chunks import Chunk
+from terret_llm._errors import failure_of
+from terret_llm.sse import MAX_EVENT_BYTES, EventTooLargeError, SseDecoder, SseEvent
+
+from ._decoding import ChatDecoder, new_call_id
+from ._failures import ProviderErrors
+
+_BEFORE_TEXT = b"\xef\xbb\xbf \t\r\n"
+
+
+class ChatStream:
+    """Turns the body of one response into chunks: an event stream, or a whole answer in one JSON.
+
+    The chunks do not depend on how the body is cut. The last of them is always a finish.
+    """
+
+    def __init__(
+        self,
+        *,
+        errors: ProviderErrors | None = None,
+        inline_think: bool = False,
+        new_call_id: Callable[[], str] = new_call_id,
+        max_event_bytes: int = MAX_EVENT_BYTES,
+    ) -> None:
+        self._decoder = ChatDecoder(
+            errors=errors, inline_think=inline_think, new_call_id=new_call_id
+        )
+        self._sse = SseDecoder(max_event_bytes=max_event_bytes)
+        self._limit = max_event_bytes
+        self._head: bytes | None = b""
+        self._whole: list[bytes] | None = None
+        self._whole_size = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the finish was returned; the rest of the body does not matter."""
+        return self._decoder.finished
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model has said why it stopped, so that a broken connection does no harm."""
+        return self._decoder.answered
+
+    def feed(self, piece: bytes) -> list[Chunk]:
+        """Take the next bytes of the body and return the chunks they complete."""
+        if self._head is not None:
+            piece = self._sniffed(self._head + piece)
+        if self._whole is not None:
+            return self._collect(self._whole, piece)
+        try:
+            events = self._sse.feed(piece)
+        except EventTooLargeError as error:
+            return self._decoder.fail(failure_of(error))
+        return self._chunks(events)
+
+    def close(self) -> list[Chunk]:
+        """The body has ended; the rest of the chunks, with the finish if it has not come yet."""
+        if self._whole is not None:
+            return self._decoder.push_whole(b"".join(self._whole))
+        try:
+            events = self._sse.close()
+        except EventTooLargeError as error:
+            return self._decoder.fail(failure_of(error))
+        return [*self._chunks(events), *self._decoder.close()]
+
+    def _sniffed(self, head: bytes) -> bytes:
+        """Decide by the first character of the body: content types are often wrong."""
+        text = head.lstrip(_BEFORE_TEXT)
+        if not text:
+            self._head = head
+            return b""
+        self._head = None
+        if text[:1] in b"{[<":
+            self._whole = []
+        return head
+
+    def _collect(self, whole: list[bytes], piece: bytes) -> list[Chunk]:
+        whole.append(piece)
+        self._whole_size += len(piece)
+        if self._whole_size <= self._limit:
+            return []
+        return self._decoder.fail(failure_of(EventTooLargeError(self._limit)))
+
+    def _chunks(self, events: list[SseEvent]) -> list[Chunk]:
+        if len(events) == 1:
+            return self._decoder.push(events[0].data, events[0].event)
+        chunks: list[Chunk] = []
+        for event in events:
+            chunks += self._decoder.push(event.data, event.event)
+        return chunks
