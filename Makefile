@@ -19,7 +19,7 @@ types:     ## mypy, strict, on sources and tests
 imports:   ## the direction of imports between members
 	uv run lint-imports
 
-catalogs:  ## generated reference pages are up to date (renew: scripts/catalogs.py --write)
+catalogs:  ## generated reference pages are up to date (renew them: scripts/catalogs.py --write)
 	uv run python scripts/catalogs.py
 
 test:      ## all tests

@@ -6,7 +6,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,8 +96,9 @@ def tracked_files() -> list[Path] | None:
     return [path for path in paths if path.is_file()]
 
 
+@cache
 def parse(path: Path) -> ast.Module:
-    """Return the syntax tree of a module."""
+    """Return the syntax tree of a module, read once in this process."""
     return ast.parse(path.read_text("utf-8"), filename=str(path))
 
 

@@ -13,20 +13,34 @@ SOURCES = [path for member in members() for path in member.modules]
 FRONT_PAGES = [member.source / "__init__.py" for member in members()]
 
 LONG_MODULES: dict[str, str] = {}
-CATCHES_EVERYTHING: dict[str, str] = {}
-TYPE_CHECKING_BLOCKS: dict[str, str] = {}
+CATCHES_EVERYTHING: dict[str, str] = {
+    f"packages/context/src/terret_context/{name}.py": reason
+    for name, reason in {
+        "_actor": "throws what ended a scope of a body into that body; hands exit requests on",
+        "_async_effects": "carries what ends a manager through those around it",
+        "_effects": "stores exit requests of plugin code, which end the container in order",
+    }.items()
+}
+TYPE_CHECKING_BLOCKS: dict[str, str] = {
+    "packages/context/src/terret_context/_context.py": "hides sugar lookups from type checkers",
+}
 
 
 def catches_everything(path: Path) -> bool:
+    """Whether a handler takes cancellation and exit requests and does not end by raising them."""
     handlers = (node for node in ast.walk(parse(path)) if isinstance(node, ast.ExceptHandler))
-    return any(
-        handler.type is None
-        or any(
-            isinstance(name, ast.Name) and name.id == "BaseException"
-            for name in ast.walk(handler.type)
-        )
-        for handler in handlers
-    )
+    return any(takes_everything(one) and not raises_again(one) for one in handlers)
+
+
+def takes_everything(handler: ast.ExceptHandler) -> bool:
+    names = ast.walk(handler.type) if handler.type else ()
+    named = any(isinstance(name, ast.Name) and name.id == "BaseException" for name in names)
+    return handler.type is None or named
+
+
+def raises_again(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return isinstance(last, ast.Raise) and last.exc is None
 
 
 def is_long(path: Path) -> bool:
