@@ -1,0 +1,438 @@
+"""Effects: everything that can be undone and is owned by a fiber."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+import anyio
+from anyio import CancelScope
+
+from ._errors import AsyncEffectError, InvalidEffectError, TeardownTimeoutError
+from ._events import is_async
+from ._waits import TRANSITION
+
+Call: TypeAlias = Callable[[], Awaitable[object]]
+Steps: TypeAlias = Generator["Waitable | Call", Any, None]
+"""A transition or undo: it yields what it waits for, a fiber or a call to be awaited."""
+
+_ACCEPTED = "None, a function, a context manager, an effect, or a generator function of these"
+
+
+class Waitable(Protocol):
+    """A fiber, for those who wait until it has changed."""
+
+    async def changed(self) -> None: ...
+
+
+class Host(Protocol):
+    """What effects need of the kernel."""
+
+    grace: float
+
+    def start(self, main: Callable[[], Awaitable[None]], name: str) -> None: ...
+    def report(self, fiber: Any, error: BaseException, label: str) -> None: ...
+    def fatal(self, error: BaseException) -> None: ...
+
+
+class Owner(Protocol):
+    """What effects need of the fiber that owns them."""
+
+    @property
+    def kernel(self) -> Host: ...
+    def own(self, effect: "Effect") -> None: ...
+    def disown(self, effect: "Effect") -> None: ...
+    def fail(self, error: Exception, label: str) -> None: ...
+
+
+class Effect:
+    """The handle of a registration: it is undone once, by its owner or by its holder.
+
+    `label` says what it is, `done` whether it was undone.
+    """
+
+    __slots__ = ("_joined", "_phase", "label", "owner", "serial")
+
+    def __init__(self, owner: Owner, label: str) -> None:
+        self.label = label
+        self.owner = owner
+        self.serial = 0
+        self._phase = "open"
+        self._joined: anyio.Event | None = None
+        owner.own(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.label} ({self._phase})>"
+
+    @property
+    def done(self) -> bool:
+        return self._phase == "closed"
+
+    @property
+    def children(self) -> Sequence["Effect"]:
+        """The effects that this one is made of."""
+        return ()
+
+    def close(self) -> None:
+        """Undoes the effect now; idempotent.
+
+        Raises its failures as one group, and `AsyncEffectError`, having undone nothing, if a part
+        of it is asynchronous.
+        """
+        if self._phase != "open":
+            return
+        part = self.async_part()
+        if part is not None:
+            raise AsyncEffectError(self.label, str(self.owner), part)
+        errors: list[Exception] = []
+        self.undo_now(errors)
+        raise_all(f"undoing {self.label}", errors)
+
+    async def aclose(self) -> None:
+        """Undoes the effect and waits for it; idempotent. Raises its failures as one group.
+
+        A cancelled caller does not interrupt the undo, whose parts have `grace` seconds each.
+        """
+        errors: list[Exception] = []
+        with CancelScope(shield=True):
+            await drive(self.undo(errors))
+        raise_all(f"undoing {self.label}", errors)
+
+    def __await__(self) -> Generator[Any, Any, "Effect"]:
+        return self._set_up().__await__()
+
+    def async_part(self) -> str | None:
+        """Names the part that only `aclose()` can undo, or `None`."""
+        return None
+
+    def undo(self, errors: list[Exception]) -> Steps:
+        """Undoes the effect, or joins an undo that runs already; failures go to `errors`."""
+        if self._phase == "closing" and self._joined is not None:
+            yield self._joined.wait
+        elif self.async_part() is None:
+            self.undo_now(errors)
+        elif self._phase == "open":
+            self._phase = "closing"
+            self._joined = anyio.Event()
+            try:
+                yield from self._steps(errors)
+            finally:
+                self.finish()
+
+    def undo_now(self, errors: list[Exception]) -> None:
+        """Undoes an effect that has no asynchronous part."""
+        if self._phase == "open":
+            self._phase = "closing"
+            try:
+                self._release(errors)
+            finally:
+                self.finish()
+
+    def finish(self) -> None:
+        """Marks the effect as undone and takes it off its owner's stack."""
+        self._phase = "closed"
+        self.owner.disown(self)
+        if self._joined is not None:
+            self._joined.set()
+
+    async def _set_up(self) -> "Effect":
+        await anyio.lowlevel.checkpoint()
+        return self
+
+    def _release(self, errors: list[Exception]) -> None:
+        """Undoes a plain effect, attempting all of it."""
+
+    def _steps(self, errors: list[Exception]) -> Steps:
+        self._release(errors)
+        return
+        yield
+
+
+@dataclass(slots=True)
+class Undo:
+    """One step of an undo: a function or coroutine function without parameters."""
+
+    label: str
+    fn: Callable[..., object]
+    is_async: bool
+
+
+class SetupEffect(Effect):
+    """`ctx.effect(body)` with a plain body: what it collected is undone in reverse."""
+
+    __slots__ = ("_items", "_suspended")
+
+    def __init__(self, owner: Owner, label: str) -> None:
+        self._items: list[Undo | Effect] = []
+        self._suspended: Generator[object, object, object] | None = None
+        super().__init__(owner, label)
+
+    @property
+    def children(self) -> Sequence[Effect]:
+        return tuple(item for item in self._items if isinstance(item, Effect))
+
+    def run(self, body: Callable[[], object] | object) -> object:
+        """Runs the body; its failure undoes what it had collected and is raised."""
+        try:
+            return self._run(body)
+        except Exception as error:
+            errors: list[Exception] = []
+            part = self.async_part()
+            if part is None:
+                self.undo_now(errors)
+            else:  # stays on the stack, where the owner's unload undoes it
+                error.add_note(f"{self.label} has an async part ({part}), undone with its owner")
+            for failure in errors:
+                error.add_note(f"undoing it failed too: {type(failure).__name__}: {failure}")
+            raise
+
+    def _run(self, body: Callable[[], object] | object) -> object:
+        result = body() if callable(body) else body
+        if not inspect.isgenerator(result):
+            return self.collect(result)
+        for value in result:
+            if value is None:
+                self._suspended = result
+                break
+            self.collect(value)
+        return None
+
+    def collect(self, value: object) -> object:
+        """Takes over something to undo; enters a manager and returns its value."""
+        if value is None:
+            return None
+        if isinstance(value, Effect):
+            value.owner.disown(value)
+            self._items.append(value)
+        elif isinstance(value, AbstractContextManager):
+            entered = value.__enter__()
+            exit_ = partial(value.__exit__, None, None, None)
+            self._items.append(Undo(f"exit of {value!r}", exit_, is_async=False))
+            return entered
+        elif isinstance(value, AbstractAsyncContextManager):
+            raise InvalidEffectError(
+                f"{self.label}: {value!r} is an async manager; use `await ctx.enter_async(manager)`"
+            )
+        elif callable(value):
+            self._items.append(Undo(_name_of(value), value, is_async(value)))
+        else:
+            raise InvalidEffectError(f"{self.label}: {value!r} cannot be undone; use {_ACCEPTED}")
+        return None
+
+    def async_part(self) -> str | None:
+        for item in self._items:
+            if isinstance(item, Undo):
+                if item.is_async:
+                    return item.label
+            elif not item.done and (part := item.async_part()) is not None:
+                return part
+        return None
+
+    def _release(self, errors: list[Exception]) -> None:
+        for item in reversed(self._items):
+            if isinstance(item, Undo):
+                attempt(item.fn, errors, self)
+            else:
+                item.undo_now(errors)
+        self._resume(errors)
+
+    def _steps(self, errors: list[Exception]) -> Steps:
+        for item in reversed(self._items):
+            if not isinstance(item, Undo):
+                yield from item.undo(errors)
+            elif item.is_async:
+                yield partial(bounded, item.fn, errors, self)
+            else:
+                attempt(item.fn, errors, self)
+        self._resume(errors)
+
+    def _resume(self, errors: list[Exception]) -> None:
+        if self._suspended is not None:
+            attempt(partial(finish_generator, self._suspended, self.label), errors, self)
+
+
+def finish_generator(generator: Generator[object, object, object], label: str) -> None:
+    """Runs the code after a `yield`; a second `yield` closes the generator and raises."""
+    try:
+        next(generator)
+    except StopIteration:
+        return
+    generator.close()
+    raise InvalidEffectError(f"{label} yielded again in its teardown; only one bare yield suspends")
+
+
+def attempt(fn: Callable[[], object], errors: list[Exception], effect: Effect) -> None:
+    """Calls a plain undo; a failure is kept with a note that names the effect."""
+    try:
+        result = fn()
+        if inspect.iscoroutine(result):
+            result.close()
+            raise InvalidEffectError(
+                f"{effect.label}: a plain undo returned a coroutine; make it an async function"
+            )
+    except Exception as error:
+        note_failure(error, effect, errors)
+    except BaseException as error:
+        effect.owner.kernel.fatal(error)
+
+
+async def bounded(fn: Callable[[], Any], errors: list[Exception], effect: Effect) -> None:
+    """Awaits an async undo for at most `grace` seconds, whatever is cancelled around it."""
+    grace = effect.owner.kernel.grace
+    with CancelScope(shield=True, deadline=anyio.current_time() + grace) as scope:
+        try:
+            await fn()
+        except Exception as error:
+            note_failure(error, effect, errors)
+    if scope.cancelled_caught:
+        errors.append(TeardownTimeoutError(effect.label, str(effect.owner), grace))
+
+
+def note_failure(error: Exception, effect: Effect, errors: list[Exception]) -> None:
+    """Keeps a failure of an undo, with a note naming effect and owner."""
+    error.add_note(f"while undoing {effect.label} of {effect.owner}")
+    errors.append(error)
+
+
+def raise_all(what: str, errors: Sequence[Exception]) -> None:
+    """Raises the failures, if any, as one flat group."""
+    if errors:
+        raise ExceptionGroup(what, flatten(errors))
+
+
+def flatten(errors: Sequence[Exception]) -> list[Exception]:
+    """Returns the leaves of a list of exceptions and groups."""
+    leaves: list[Exception] = []
+    for error in errors:
+        inner = isinstance(error, ExceptionGroup)
+        leaves += flatten(error.exceptions) if inner else [error]  # type: ignore[attr-defined]  # the test above
+    return leaves
+
+
+async def drive(steps: Steps) -> None:
+    """Runs a step generator to its end in the calling task."""
+    try:
+        wait = next(steps)
+        while True:
+            if callable(wait):
+                wait = steps.send(await wait())
+            else:
+                await wait.changed()
+                wait = steps.send(None)
+    except StopIteration:
+        return
+
+
+def _name_of(fn: object) -> str:
+    return str(getattr(fn, "__qualname__", None) or repr(fn))
+
+
+class TaskEffect(Effect):
+    """An effect with a task of its own, which is asked to stop and joined when it is undone."""
+
+    __slots__ = ("_ended", "_main_task", "_scope", "_stopping")
+
+    def __init__(self, owner: Owner, label: str) -> None:
+        self._ended = anyio.Event()
+        self._scope: CancelScope | None = None
+        self._stopping = False
+        self._main_task: int | None = None
+        super().__init__(owner, label)
+
+    def start(self) -> None:
+        try:
+            self.owner.kernel.start(self._main, self.label)
+        except Exception:
+            self.finish()
+            raise
+
+    def async_part(self) -> str | None:
+        return None if self._ended.is_set() else self.label
+
+    def _steps(self, errors: list[Exception]) -> Steps:
+        self._ask_to_stop()
+        yield partial(self._join, errors)
+
+    async def _join(self, errors: list[Exception]) -> None:
+        if anyio.get_current_task().id == self._main_task:
+            return  # a task cannot wait for its own end
+        grace = self.owner.kernel.grace
+        with CancelScope(shield=True, deadline=anyio.current_time() + grace):
+            await self._ended.wait()
+        if self._ended.is_set():
+            return
+        errors.append(TeardownTimeoutError(self.label, str(self.owner), grace))
+        self._cancel()
+        with CancelScope(shield=True, deadline=anyio.current_time() + grace):
+            await self._ended.wait()
+
+    def _ask_to_stop(self) -> None:
+        self._cancel()
+
+    def _cancel(self) -> None:
+        self._stopping = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _main(self) -> None:
+        TRANSITION.set(None)
+        self._main_task = anyio.get_current_task().id
+        try:
+            with CancelScope() as self._scope:
+                if self._stopping:
+                    self._scope.cancel()
+                await self._run()
+        except Exception as error:
+            self._failed(error)
+        except BaseException as error:
+            if isinstance(error, anyio.get_cancelled_exc_class()):
+                raise
+            self.owner.kernel.fatal(error)
+        finally:
+            self._ended.set()
+            if self._phase == "open":
+                self.finish()
+
+    async def _run(self) -> None:
+        raise NotImplementedError
+
+    def _failed(self, error: Exception) -> None:
+        error.add_note(f"in {self.label} of {self.owner}")
+        self.owner.fail(error, self.label)
+
+
+class TaskHandle(TaskEffect):
+    """A task made by `ctx.spawn`. Its crash makes the fiber FAILED; undoing it cancels and joins it."""
+
+    __slots__ = ("_contained", "_fn")
+
+    def __init__(
+        self,
+        owner: Owner,
+        label: str,
+        fn: Callable[[], Awaitable[object]],
+        *,
+        contained: bool = False,
+    ) -> None:
+        self._fn = fn
+        self._contained = contained
+        super().__init__(owner, label)
+
+    def cancel(self) -> None:
+        """Asks the task to stop without waiting for it."""
+        self._cancel()
+
+    async def join(self) -> None:
+        """Returns when the task has ended, however it ended."""
+        await self._ended.wait()
+
+    async def _run(self) -> None:
+        await self._fn()
+
+    def _failed(self, error: Exception) -> None:
+        if self._contained:
+            self.owner.kernel.report(self.owner, error, self.label)
+        else:
+            super()._failed(error)

@@ -1,0 +1,194 @@
+"""Listening and dispatching through a context."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, overload
+
+from typing_extensions import TypeVarTuple, Unpack
+
+from ._dispatch import UNSET, Listener, Table, bail, emit, parallel, serial, subject_of, waterfall
+from ._effects import Effect
+from ._errors import EventModeError
+from ._events import Bail, Emit, Event, Next, Parallel, Serial, Waterfall, require_event
+from ._fiber import View
+
+P = TypeVar("P")
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
+_ALL = ("emit", "parallel", "bail", "serial", "waterfall")
+
+
+class Emitter(View):
+    """The part of `Context` that deals with events."""
+
+    __slots__ = ()
+
+    @overload
+    def on(
+        self,
+        event: Emit[Unpack[Ts]],
+        fn: Callable[[Unpack[Ts]], object],
+        *,
+        prepend: bool = False,
+        unscoped: bool = False,
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: Parallel[P],
+        fn: Callable[[P], object],
+        *,
+        prepend: bool = False,
+        unscoped: bool = False,
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: Bail[P, R],
+        fn: Callable[[P], R | None],
+        *,
+        prepend: bool = False,
+        unscoped: bool = False,
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: Serial[P, R],
+        fn: Callable[[P], R | None | Awaitable[R | None]],
+        *,
+        prepend: bool = False,
+        unscoped: bool = False,
+    ) -> Effect: ...
+    @overload
+    def on(
+        self,
+        event: Waterfall[P, R],
+        fn: Callable[[P, Next[R]], R | Awaitable[R]],
+        *,
+        prepend: bool = False,
+        unscoped: bool = False,
+    ) -> Effect: ...
+    @overload
+    def on(
+        self, event: str, fn: Callable[..., object], *, prepend: bool = ..., unscoped: bool = ...
+    ) -> Effect: ...
+    def on(
+        self,
+        event: Event | str,
+        fn: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        unscoped: bool = False,
+    ) -> Effect:
+        """Registers a listener, owned by this context; its undo takes it back.
+
+        Listeners run in order of registration, `prepend=True` goes to the front. Through a scoped
+        context it hears only its scope and those below it, unless `unscoped=True`. Raises
+        `EventModeError` if `fn` does not fit the mode, `UnknownEventError` for an unknown name.
+        """
+        return self._listen(event, fn, once=False, prepend=prepend, unscoped=unscoped)
+
+    def once(
+        self,
+        event: Event | str,
+        fn: Callable[..., Any],
+        *,
+        prepend: bool = False,
+        unscoped: bool = False,
+    ) -> Effect:
+        """Like `on`, for the first dispatch only."""
+        return self._listen(event, fn, once=True, prepend=prepend, unscoped=unscoped)
+
+    @overload
+    def emit(
+        self, event: Emit[Unpack[Ts]], *payload: Unpack[Ts], subject: object = UNSET
+    ) -> None: ...
+    @overload
+    def emit(self, event: str, *payload: object, subject: object = UNSET) -> None: ...
+    def emit(self, event: Any, *payload: Any, subject: object = UNSET) -> None:
+        """Notifies every listener; failures are contained, async ones run as their fiber's tasks."""
+        if event.__class__ is not Emit:
+            event = require_event(event, ("emit",), "ctx.emit")
+        if event.direct:
+            raise EventModeError(event.name, "direct", "its owner calls `ctx.listeners(event)`")
+        table = self.fiber.kernel.tables.get(event.name)
+        if table is not None:
+            emit(table.select(event.name, subject_of(event, payload, subject)), payload)
+
+    async def parallel(
+        self, event: Parallel[P] | str, payload: P, *, subject: object = UNSET
+    ) -> int:
+        """Runs all listeners at once, each to its end, and returns how many ran.
+
+        Raises their failures as one `ExceptionGroup`, in listener order.
+        """
+        event, chosen = self._select(event, "parallel", payload, subject)
+        return await parallel(chosen, (payload,), event.name)
+
+    def bail(self, event: Bail[P, R] | str, payload: P, *, subject: object = UNSET) -> R | None:
+        """Calls listeners until one returns something but `None`, or raises."""
+        _, chosen = self._select(event, "bail", payload, subject)
+        return bail(chosen, (payload,))  # type: ignore[no-any-return]  # the event has the type
+
+    async def serial(
+        self, event: Serial[P, R] | str, payload: P, *, subject: object = UNSET
+    ) -> R | None:
+        """Awaits listeners one at a time until one returns something but `None`, or raises."""
+        _, chosen = self._select(event, "serial", payload, subject)
+        return await serial(chosen, (payload,))  # type: ignore[no-any-return]  # as above
+
+    async def waterfall(
+        self,
+        event: Waterfall[P, R] | str,
+        payload: P,
+        inner: Callable[[], R | Awaitable[R]],
+        *,
+        subject: object = UNSET,
+    ) -> R:
+        """Runs the listeners as middleware around `inner()` and returns the result.
+
+        Exceptions pass through the wrappers. A listener that does not await `call_next()` cuts off
+        those behind it; a second call raises `NextCalledTwiceError` unless the event is `repeat`.
+        """
+        event, chosen = self._select(event, "waterfall", payload, subject)
+        result = await waterfall(chosen, (payload,), inner, event)
+        return result  # type: ignore[no-any-return]  # as above
+
+    def listeners(
+        self, event: Event | str, subject: object | None = None
+    ) -> tuple[Callable[..., Any], ...]:
+        """Returns the functions that a dispatch would call now, for the owner of a direct event.
+
+        It is the same tuple until a listener comes or goes.
+        """
+        event = require_event(event, _ALL, "ctx.listeners")
+        table = self.fiber.kernel.tables.get(event.name)
+        return () if table is None else table.functions(event.name, subject)
+
+    def _select(
+        self, event: Any, mode: Any, payload: object, subject: object
+    ) -> tuple[Event, tuple[Listener, ...]]:
+        event = require_event(event, (mode,), f"ctx.{mode}")
+        chosen_for = subject_of(event, (payload,), subject)
+        table = self.fiber.kernel.tables.get(event.name)
+        return event, () if table is None else table.select(event.name, chosen_for)
+
+    def _listen(
+        self,
+        event: Event | str,
+        fn: Callable[..., Any],
+        *,
+        once: bool,
+        prepend: bool,
+        unscoped: bool,
+    ) -> Effect:
+        event = require_event(event, _ALL, "ctx.on")
+        event.check_listener(fn)
+        scope = None if unscoped else self._scope
+        listener = Listener(self.fiber, event, fn, scope, once=once)
+        tables = self.fiber.kernel.tables
+        table = tables.get(event.name)
+        if table is None:
+            name = event.name
+            tables[name] = table = Table(lambda: tables.pop(name, None))
+        table.add(listener, prepend=prepend)
+        return listener

@@ -1,0 +1,41 @@
+"""Which transition the running code belongs to, and waits that could never end."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Protocol
+
+from ._errors import LifecycleDeadlockError
+
+
+class Node(Protocol):
+    """A fiber, as far as waiting is concerned."""
+
+    @property
+    def parent(self) -> "Node | None": ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A load or unload of one fiber."""
+
+    fiber: Node
+    kind: str
+
+
+TRANSITION: ContextVar[Transition | None] = ContextVar("terret_transition", default=None)
+
+
+def refuse_circular_wait(awaited: Node, what: str) -> None:
+    """Raises `LifecycleDeadlockError` if the running transition is part of what it waits for."""
+    current = TRANSITION.get()
+    if current is None:
+        return
+    node: Node | None = current.fiber
+    while node is not None:
+        if node is awaited:
+            relation = "itself" if awaited is current.fiber else f"its ancestor {awaited}"
+            raise LifecycleDeadlockError(
+                f"{current.fiber} ({current.kind}) waits for {relation} ({what}), "
+                f"which waits for {current.fiber}"
+            )
+        node = node.parent
