@@ -1,8 +1,8 @@
-"""The dependency-injection container of Terret: contexts, fibers, effects, services, scopes, events."""
+"""The container of Terret: contexts, fibers, effects, services, scopes and events."""
 
 from ._container import Container
 from ._context import Context
-from ._effects import Effect, TaskHandle
+from ._effects import Effect, Registration
 from ._errors import (
     ApiRangeError,
     AsyncEffectError,
@@ -48,10 +48,11 @@ from ._fiber import Fiber, FiberState
 from ._kernel import ContainedError, ServiceChange, StatusChange
 from ._keys import ServiceKey, key_name
 from ._layers import AnonymousLayers, NamedLayers
-from ._plugins import API_VERSION, Config, Plugin, as_plugin, plugin
+from ._plugins import API_VERSION, Config, Plugin, as_plugin, kebab, plugin
 from ._scopes import ScopeLink, link_scope, scope_chain, scope_of
 from ._service import Service
 from ._services import Provision
+from ._tasks import TaskHandle
 
 __all__ = [
     "API_VERSION",
@@ -88,6 +89,7 @@ __all__ = [
     "PluginDefinitionError",
     "PluginFailedError",
     "Provision",
+    "Registration",
     "ReservedNameError",
     "RestartBudgetError",
     "ScopeLink",
@@ -110,6 +112,7 @@ __all__ = [
     "did_you_mean",
     "event_catalog",
     "find_event",
+    "kebab",
     "key_name",
     "link_scope",
     "plugin",

@@ -11,14 +11,14 @@ import anyio
 from ._effects import (
     Effect,
     Owner,
-    SetupEffect,
+    Registration,
     Steps,
-    TaskEffect,
     drive,
     flatten,
     note_failure,
 )
 from ._errors import InvalidEffectError
+from ._tasks import TaskEffect
 
 
 class AsyncEffect(TaskEffect):
@@ -44,7 +44,7 @@ class AsyncEffect(TaskEffect):
         self._error: Exception | None = None
         self._failures: list[Exception] = []
         self._items: list[Any] = []
-        self._suspended: AsyncGenerator[object, None] | None = None
+        self._suspended: AsyncGenerator[Any, Any] | None = None
         self._observers = 0
         self._set_up_done = anyio.Event()
         self._stop = anyio.Event()
@@ -102,7 +102,7 @@ class AsyncEffect(TaskEffect):
             self.value = await value.__aenter__()
             self._items.append(value)
         elif value is not None:
-            plain = SetupEffect(self.owner, self.label)
+            plain = Registration(self.owner, self.label)
             try:
                 self.value = plain.collect(value)
             finally:

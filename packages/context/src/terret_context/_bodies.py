@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ._actor import CANCELLED
-from ._effects import Effect, SetupEffect, Steps, attempt, finish_generator, note_failure
+from ._effects import Effect, Registration, Steps, attempt, finish_generator, note_failure
 from ._errors import PluginDefinitionError, TeardownTimeoutError
 from ._fiber import Fiber
 from ._plugins import Form, form_of
@@ -155,7 +155,7 @@ def _keep(fiber: Fiber, result: object) -> None:
         result.close()
         raise PluginDefinitionError(f"{fiber}: a plain body returned a coroutine; make it async")
     if result is not None:
-        SetupEffect(fiber, f'undo of "{fiber.name}"').collect(result)
+        Registration(fiber, f'undo of "{fiber.name}"').collect(result)
 
 
 def _never_yielded(fiber: Fiber) -> PluginDefinitionError:

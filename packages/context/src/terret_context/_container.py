@@ -1,7 +1,7 @@
 """`Container`: the root context, and the block in which everything runs."""
 
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -130,7 +130,7 @@ class Container(Context):
 
     @asynccontextmanager
     async def batch(self) -> AsyncIterator[None]:
-        """Applies many changes as one: no load starts inside; leaving evaluates once and settles."""
+        """Applies many changes as one: no load starts inside; leaving it settles them."""
         self._kernel.hold_loads()
         try:
             yield
@@ -138,7 +138,7 @@ class Container(Context):
             self._kernel.release_loads()
         await self.settle()
 
-    def installed_hint(self, fn: Callable[[str], str]) -> Effect:
+    def installed_hint(self, fn: Callable[[str], Sequence[str]]) -> Effect:
         """Lets `fn(key)` say which installed plugins would provide a key that nobody provides."""
         kernel = self._kernel
 

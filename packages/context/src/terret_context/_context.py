@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ._async_effects import AsyncEffect
-from ._effects import Effect, SetupEffect, TaskHandle
+from ._effects import Effect, Registration
 from ._emitter import Emitter
 from ._errors import ConfigError, InactiveFiberError, InvalidEffectError, ReservedNameError
 from ._fiber import ACTIVE, FAILED, Fiber
@@ -17,6 +17,7 @@ from ._lookup import Lookup
 from ._plugins import Plugin, as_plugin, kebab
 from ._scopes import acquire_scope, release_scope
 from ._services import Provision, Realm
+from ._tasks import TaskHandle
 from ._transitions import ChildEffect
 from .logging import logger_for
 
@@ -48,6 +49,11 @@ class Context(Lookup, Emitter):
         return self._scope
 
     @property
+    def grace(self) -> float:
+        """Seconds that each asynchronous part of a teardown has in this container."""
+        return self._kernel.grace
+
+    @property
     def logger(self) -> Any:
         """A structlog logger bound to plugin, entry and fiber."""
         return logger_for(self.fiber)
@@ -77,7 +83,7 @@ class Context(Lookup, Emitter):
         """
         scoped = self._mount(_SCOPE, name="scope", scope=key)
         above = self._scope if parent is None else parent
-        SetupEffect(scoped.fiber, "scope").run(lambda: _enter_scope(key, above))
+        Registration(scoped.fiber, "scope").run(lambda: _enter_scope(key, above))
         scoped.fiber.target, scoped.fiber.committed = (0, ()), {}
         scoped.fiber.set_state(ACTIVE)
         return scoped
@@ -131,7 +137,7 @@ class Context(Lookup, Emitter):
 
         def add() -> Callable[[], object]:
             handlers.append(fn)
-            return lambda: fn in handlers and handlers.remove(fn)
+            return lambda: handlers.remove(fn) if fn in handlers else None
 
         return self.effect(add, label="on update")
 
@@ -149,7 +155,7 @@ class Context(Lookup, Emitter):
             task = AsyncEffect(self.fiber, name, body if callable(body) else lambda: body)
             task.start()
             return task
-        effect = SetupEffect(self.fiber, name)
+        effect = Registration(self.fiber, name)
         effect.run(body)
         return effect
 
@@ -160,7 +166,7 @@ class Context(Lookup, Emitter):
                 f"{manager!r} is no plain context manager; for an async one use "
                 "`await ctx.enter_async(manager)`"
             )
-        effect = SetupEffect(self.fiber, f"enter {type(manager).__name__}")
+        effect = Registration(self.fiber, f"enter {type(manager).__name__}")
         value: Any = effect.run(manager)
         return value  # type: ignore[no-any-return]  # what `__enter__` returned
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import anyio
 
-from ._effects import Effect, Owner, TaskHandle
+from ._effects import Effect, Owner
 from ._errors import NextCalledTwiceError, SubjectError
 from ._events import Event, is_async
 from ._scopes import scope_chain, scope_record
+from ._tasks import TaskHandle
 
 UNSET: Any = object()
 

@@ -1,20 +1,18 @@
 """Listening and dispatching through a context."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, overload
-
-from typing_extensions import TypeVarTuple, Unpack
+from typing import Any, Final, TypeVar, TypeVarTuple, overload
 
 from ._dispatch import UNSET, Listener, Table, bail, emit, parallel, serial, subject_of, waterfall
 from ._effects import Effect
 from ._errors import EventModeError
-from ._events import Bail, Emit, Event, Next, Parallel, Serial, Waterfall, require_event
+from ._events import Bail, Emit, Event, Mode, Next, Parallel, Serial, Waterfall, require_event
 from ._fiber import View
 
 P = TypeVar("P")
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
-_ALL = ("emit", "parallel", "bail", "serial", "waterfall")
+_ALL: Final[tuple[Mode, ...]] = ("emit", "parallel", "bail", "serial", "waterfall")
 
 
 class Emitter(View):
@@ -25,8 +23,8 @@ class Emitter(View):
     @overload
     def on(
         self,
-        event: Emit[Unpack[Ts]],
-        fn: Callable[[Unpack[Ts]], object],
+        event: Emit[*Ts],
+        fn: Callable[[*Ts], object],
         *,
         prepend: bool = False,
         unscoped: bool = False,
@@ -53,7 +51,7 @@ class Emitter(View):
     def on(
         self,
         event: Serial[P, R],
-        fn: Callable[[P], R | None | Awaitable[R | None]],
+        fn: Callable[[P], R | Awaitable[R | None] | None],
         *,
         prepend: bool = False,
         unscoped: bool = False,
@@ -99,13 +97,13 @@ class Emitter(View):
         return self._listen(event, fn, once=True, prepend=prepend, unscoped=unscoped)
 
     @overload
-    def emit(
-        self, event: Emit[Unpack[Ts]], *payload: Unpack[Ts], subject: object = UNSET
-    ) -> None: ...
+    def emit(self, event: Emit[*Ts], *payload: *Ts, subject: object = UNSET) -> None: ...
     @overload
     def emit(self, event: str, *payload: object, subject: object = UNSET) -> None: ...
-    def emit(self, event: Any, *payload: Any, subject: object = UNSET) -> None:
-        """Notifies every listener; failures are contained, async ones run as their fiber's tasks."""
+    def emit(  # type: ignore[misc]  # mypy cannot match `*Ts` with the implementation
+        self, event: Any, *payload: Any, subject: object = UNSET
+    ) -> None:
+        """Notifies every listener; failures are contained, async ones are tasks of their fiber."""
         if event.__class__ is not Emit:
             event = require_event(event, ("emit",), "ctx.emit")
         if event.direct:
@@ -121,20 +119,22 @@ class Emitter(View):
 
         Raises their failures as one `ExceptionGroup`, in listener order.
         """
-        event, chosen = self._select(event, "parallel", payload, subject)
-        return await parallel(chosen, (payload,), event.name)
+        found, chosen = self._select(event, "parallel", payload, subject)
+        return await parallel(chosen, (payload,), found.name)
 
     def bail(self, event: Bail[P, R] | str, payload: P, *, subject: object = UNSET) -> R | None:
         """Calls listeners until one returns something but `None`, or raises."""
         _, chosen = self._select(event, "bail", payload, subject)
-        return bail(chosen, (payload,))  # type: ignore[no-any-return]  # the event has the type
+        result: R | None = bail(chosen, (payload,))
+        return result
 
     async def serial(
         self, event: Serial[P, R] | str, payload: P, *, subject: object = UNSET
     ) -> R | None:
         """Awaits listeners one at a time until one returns something but `None`, or raises."""
         _, chosen = self._select(event, "serial", payload, subject)
-        return await serial(chosen, (payload,))  # type: ignore[no-any-return]  # as above
+        result: R | None = await serial(chosen, (payload,))
+        return result
 
     async def waterfall(
         self,
@@ -149,9 +149,9 @@ class Emitter(View):
         Exceptions pass through the wrappers. A listener that does not await `call_next()` cuts off
         those behind it; a second call raises `NextCalledTwiceError` unless the event is `repeat`.
         """
-        event, chosen = self._select(event, "waterfall", payload, subject)
-        result = await waterfall(chosen, (payload,), inner, event)
-        return result  # type: ignore[no-any-return]  # as above
+        found, chosen = self._select(event, "waterfall", payload, subject)
+        result: R = await waterfall(chosen, (payload,), inner, found)
+        return result
 
     def listeners(
         self, event: Event | str, subject: object | None = None

@@ -263,5 +263,5 @@ class WrongThreadError(ContextError, RuntimeError):
     def __init__(self, action: str) -> None:
         self.action = action
         super().__init__(
-            f"cannot {action} from another thread; enter the event loop with `anyio.from_thread.run`"
+            f"cannot {action} from another thread; enter the loop with `anyio.from_thread.run`"
         )

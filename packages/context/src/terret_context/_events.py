@@ -3,9 +3,7 @@
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar, get_args
-
-from typing_extensions import TypeVarTuple, Unpack
+from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar, TypeVarTuple, get_args
 
 from ._errors import EventConflictError, EventModeError, UnknownEventError
 
@@ -83,7 +81,7 @@ class Event:
         return 1
 
 
-class Emit(Event, Generic[Unpack[Ts]]):
+class Emit(Event, Generic[*Ts]):
     """A notification: every listener runs, results are ignored, failures are contained."""
 
     mode = "emit"

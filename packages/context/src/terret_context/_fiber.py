@@ -1,6 +1,6 @@
 """Fibers: running instances of plugins, and the views that plugin code holds of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
@@ -70,7 +70,9 @@ class Kernel(Host, Protocol):
     tables: dict[str, Any]
     caches: list[dict[Any, Any]]
 
-    def hint(self, key: str) -> str: ...
+    def hint(self, key: str) -> Sequence[str]: ...
+    @property
+    def batching(self) -> bool: ...
     def touch(self, fiber: "Fiber") -> None: ...
     def status(self, fiber: "Fiber", old: FiberState) -> None: ...
     def explain(self, fiber: "Fiber") -> object: ...
@@ -270,7 +272,7 @@ class Fiber:
         refuse_circular_wait(self, "settled")
         await self._until(lambda: self.kernel.settled(self))
 
-    async def ready(self, timeout: float | None = None) -> None:
+    async def ready(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - its text explains
         """Returns when the fiber is ACTIVE.
 
         Raises `PluginFailedError` if it is FAILED, `InactiveFiberError` if it is DISPOSED, and
@@ -369,6 +371,8 @@ class Fiber:
             raise InactiveFiberError("become ready", str(self), self.state.value)
 
     async def _outcome(self) -> None:
+        if self.kernel.batching:
+            return
         self.observers += 1
         try:
             await self._until(lambda: self.kernel.settled(self))

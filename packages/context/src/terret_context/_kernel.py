@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context as Variables
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ _SLOW_AGAIN: Final = 30.0
 
 Resumption = tuple[Fiber, object, Exception | None]
 Lane = deque[Any]
+Main = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Kernel:
         self.mount_checks: dict[object, Callable[[Fiber], object]] = {}
         self.root: Fiber
         self.explain: Callable[[Fiber], object] = str
-        self.hint: Callable[[str], str] = lambda key: ""
+        self.hint: Callable[[str], Sequence[str]] = lambda key: ()
         self.choose: Callable[[Lane], Any] = deque.popleft  # tests put other schedulers here
         self.done = anyio.Event()
         self.fatal_error: BaseException | None = None
@@ -96,7 +97,7 @@ class Kernel:
         self._wake = anyio.Event()
         self._idle = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self._deferred: list[tuple[Variables, Callable[[], Awaitable[None]], str]] = []
+        self._deferred: list[tuple[Variables, Main, str]] = []
         self._loop_scope: CancelScope | None = None
         self._thread = threading.get_ident()
         self._uid = 0
@@ -132,6 +133,10 @@ class Kernel:
     @property
     def idle(self) -> bool:
         return not (self._urgent or self._in_flight or (self._loads and not self._batches))
+
+    @property
+    def batching(self) -> bool:
+        return self._batches > 0
 
     async def settle(self) -> None:
         """Returns when no fiber has work left."""
@@ -197,7 +202,7 @@ class Kernel:
             self.cancel_block()
             self.request_exit()
 
-    def start(self, main: Callable[[], Awaitable[None]], name: str) -> None:
+    def start(self, main: Main, name: str) -> None:
         """Runs a task of a fiber in the kernel's group, in a copy of the caller's variables."""
         if self._tasks is None:
             self._deferred.append((copy_context(), main, name))

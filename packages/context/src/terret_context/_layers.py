@@ -105,6 +105,10 @@ class AnonymousLayers(Generic[V]):
         keys = (None, *reversed([id(one) for one in scope_chain(scope)]))
         return tuple(value for key in keys for value in self._layers.get(key, {}).values())
 
+    def layer(self, scope: object | None = None) -> tuple[V, ...]:
+        """Returns the values of exactly one layer."""
+        return tuple(self._layers.get(_layer_key(scope), {}).values())
+
 
 def _layer_key(scope: object | None) -> int | None:
     return None if scope is None else id(scope)

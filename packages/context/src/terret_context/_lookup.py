@@ -111,7 +111,9 @@ def why_missing(fiber: Fiber, key: str) -> str:
         return _provider_state(declared[0])
     if any(other.key == key for other in table):
         return f"waiting for {key}, provided in another realm only"
-    return f"waiting for {key}, provided by no one" + fiber.kernel.hint(key)
+    installed = ", ".join(fiber.kernel.hint(key))
+    hint = f" (installed: {installed})" if installed else ""
+    return f"waiting for {key}, provided by no one{hint}"
 
 
 def _provider_state(provider: Fiber) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import ModuleType
-from typing import Final, overload
+from typing import Any, Final, overload
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -19,6 +19,27 @@ API_VERSION: Final = "1.0"
 """The version of the plugin API that this package offers."""
 
 _FORMS: Final = "a function (ctx) or (ctx, config), plain, async or with one yield; a Service class"
+_WANTED: Final = {
+    "bool": "true or false",
+    "dict": "a mapping",
+    "float": "a number",
+    "int": "a whole number",
+    "int_from": "a whole number",
+    "list": "a list",
+    "model": "a mapping",
+    "string": "text",
+    "tuple": "a list",
+}
+_KINDS: Final = (
+    (bool, "true or false"),
+    (int, "a number"),
+    (float, "a number"),
+    (str, "text"),
+    (Mapping, "a mapping"),
+    ((list, tuple), "a list"),
+    (type(None), "nothing"),
+)
+_SCALARS: Final = ("true or false", "a number")
 _OPTIONS: Final = ("config", "inject", "optional", "provides", "api", "cancel_load")
 
 
@@ -211,14 +232,25 @@ def _names(keys: object) -> tuple[str, ...]:
 
 
 def _fault(model: type[BaseModel], detail: Mapping[str, object]) -> ConfigFault:
-    path = tuple(detail["loc"])  # type: ignore[arg-type]  # pydantic: a tuple of str and int
-    kind = detail["type"]
+    location: Any = detail["loc"]
+    path: tuple[str | int, ...] = tuple(location)
+    kind = str(detail["type"])
     if kind == "extra_forbidden":
         return ConfigFault(path, "unknown key", _fields(model, path[:-1]))
     if kind == "missing":
         return ConfigFault(path, "is missing")
+    wanted = _WANTED.get(kind.rpartition("_")[0])
+    if wanted is not None and kind.endswith(("_type", "_parsing", "_from_float")):
+        return ConfigFault(path, _wrong_type(wanted, detail["input"]))
     message = str(detail["msg"])
     return ConfigFault(path, message[:1].lower() + message[1:])
+
+
+def _wrong_type(wanted: str, given: object) -> str:
+    """Says what was expected and what kind of value came, never the value: it may be a secret."""
+    got = next((name for kind, name in _KINDS if isinstance(given, kind)), type(given).__name__)
+    quotes = ": write it in quotes" if wanted == "text" and got in _SCALARS else ""
+    return f"expected {wanted}, got {got}{quotes}"
 
 
 def _fields(model: type[BaseModel], path: tuple[object, ...]) -> tuple[str, ...]:

@@ -132,9 +132,9 @@ def unload(fiber: Fiber) -> Steps:
         fiber.kernel.touch_dependents(binding)
     yield from drain(fiber)
     yield from undo_all(fiber, fiber.teardown_errors)
-    for binding in (fiber.committed or {}).values():
-        if binding is not None:
-            binding.consumers.pop(fiber, None)
+    for used in (fiber.committed or {}).values():
+        if used is not None:
+            used.consumers.pop(fiber, None)
     fiber.committed = fiber.target = None
     fiber.update_handlers.clear()
     fiber.set_state(_after_unload(fiber))

@@ -23,8 +23,8 @@ class Viewable:
             for name, value in vars(base).items():
                 if isinstance(value, cached_property):
                     raise PluginDefinitionError(
-                        f"{cls.__name__}.{name} is a functools.cached_property: views share one "
-                        "`__dict__`, so it would keep a value computed for one caller; use a property"
+                        f"{cls.__name__}.{name} is a functools.cached_property: views share one"
+                        " `__dict__`, so it would keep the value of one caller; use a property"
                     )
 
     @property

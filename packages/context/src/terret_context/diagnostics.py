@@ -103,7 +103,7 @@ def _fiber(fiber: Fiber) -> dict[str, Any]:
         "entry": None if fiber.entry is None else str(fiber.entry),
         "state": fiber.state.value,
         "parent": None if fiber.parent is None else fiber.parent.uid,
-        "needs": {key: required for key, required in fiber.needs},
+        "needs": dict(fiber.needs),
         "committed": {
             key: None if binding is None else binding.fiber.uid
             for key, binding in (fiber.committed or {}).items()
