@@ -1,0 +1,38 @@
+"""The events of the pipeline."""
+
+from dataclasses import dataclass
+from operator import attrgetter
+
+from terret_context import Emit, Waterfall
+
+from ._calls import ToolExec
+from ._decisions import Decision, PostDecision
+from ._outcome import ToolOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A call and what became of it."""
+
+    exec: ToolExec
+    outcome: ToolOutcome
+
+
+PRE_EXECUTE = Waterfall[ToolExec, Decision](
+    "tools/pre-execute", subject=attrgetter("agent"), doc="May this call run?"
+)
+EXECUTE = Waterfall[ToolExec, ToolOutcome](
+    "tools/execute",
+    subject=attrgetter("agent"),
+    repeat=True,
+    doc="Around the body of a call: bounds, repeats or replaces it.",
+)
+POST_EXECUTE = Waterfall[Executed, PostDecision](
+    "tools/post-execute",
+    subject=attrgetter("exec.agent"),
+    doc="May this result reach the model, and in which form?",
+)
+RESULT = Emit[Executed](
+    "tools/result", subject=attrgetter("exec.agent"), doc="The final outcome of a call, once."
+)
+CHANGE = Emit[()]("tools/change", doc="A tool, tool guard or restriction came or went.")
