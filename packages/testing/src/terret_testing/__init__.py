@@ -1,1 +1,21 @@
-"""Test support for Terret plugins: a scripted model, fixtures, contract suites."""
+"""Test support for Terret plugins: a scripted model, a harness to boot, fixtures."""
+
+from ._harness import Harness, running_harness
+from ._model import ScriptedModel, ScriptExhaustedError, script
+from ._script import Reply, call, fail, pause, raw_call, reply, say, think
+
+__all__ = [
+    "Harness",
+    "Reply",
+    "ScriptExhaustedError",
+    "ScriptedModel",
+    "call",
+    "fail",
+    "pause",
+    "raw_call",
+    "reply",
+    "running_harness",
+    "say",
+    "script",
+    "think",
+]

@@ -3,3 +3,17 @@
 Asynchronous tests run on asyncio and on trio: anyio's fixture `anyio_backend` is parametrised
 over the installed backends, and this distribution brings both.
 """
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def harness() -> Callable[..., AbstractAsyncContextManager[Any]]:
+    """`async with harness(plugins=[...], model=script(...)) as h`, see `running_harness`."""
+    from terret_testing import running_harness  # pytest loads this file at every start
+
+    return running_harness
