@@ -1,1 +1,5 @@
-"""The default agent loop of Terret: call the model, run the tools, repeat."""
+"""The default agent loop: call the model, run the tools, repeat."""
+
+from ._service import AgentLoop, AgentLoopConfig
+
+__all__ = ["AgentLoop", "AgentLoopConfig"]

@@ -1,0 +1,50 @@
+"""Starting the agents that a loop's configuration lists."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from terret_context import Context, Emit
+from terret_llm import error_chain
+
+from ._entries import AgentEntry
+from ._service import Agents
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigStartFailed:
+    """An agent of the configuration could not be started.
+
+    Attributes:
+        label: the `id` of its entry.
+        session_id: the session it was to run over, `None` for a fresh one.
+        error: what went wrong.
+    """
+
+    label: str
+    session_id: str | None
+    error: Exception
+
+
+CONFIG_START_FAILED = Emit[ConfigStartFailed](
+    "agent-loop/config-start-failed", doc="An agent of the configuration could not be started."
+)
+
+
+async def start_agents(ctx: Context, entries: Sequence[AgentEntry]) -> None:
+    """Starts the agents of a configuration, owned by the fiber of `ctx`.
+
+    A loop calls it inside `ctx.inject(("ready",), ...)`, so that everything else of the file is
+    there; a host without the loader calls it itself. An agent that cannot start is reported by
+    `agent-loop/config-start-failed` and a warning; the others start.
+    """
+    agents = ctx[Agents]
+    agents.configure(entries)
+    for entry in entries:
+        try:
+            await agents.start(entry.id)
+        except Exception as error:
+            session_id = entry.session_id or entry.resume_session_id
+            ctx.logger.warning(
+                "agent not started", agent=entry.id, session=session_id, error=error_chain(error)
+            )
+            ctx.emit(CONFIG_START_FAILED, ConfigStartFailed(entry.id, session_id, error))

@@ -1,0 +1,117 @@
+"""The plugin: registers the loop as the factory of agents and starts the configured ones."""
+
+from pydantic import PositiveInt
+
+from terret_agents import (
+    Agent,
+    AgentEntries,
+    AgentHandle,
+    AgentOptions,
+    Agents,
+    CreateOptions,
+    ResumeOptions,
+    publish_agent,
+    publish_agent_nowait,
+    start_agents,
+    stored_session,
+)
+from terret_context import Config, Context, Service
+from terret_llm import HarnessError, Llm, LlmCallConfig
+from terret_sessions import Session, SessionMeta, Sessions
+from terret_system_prompt import AssembleContext, SystemPrompt
+from terret_tools import Tools
+
+from ._loop import LoopAgent
+
+
+class AgentLoopConfig(Config):
+    """Configuration of the entry `agent-loop`."""
+
+    agents: AgentEntries = ()
+    """Agents to start with the harness."""
+    max_parallel_tool_calls: PositiveInt = 10
+    """How many tool calls of an agent may overlap, where the agent does not say; 1 is serial."""
+
+
+class AgentLoop(
+    Service,
+    key="agentLoop",
+    config=AgentLoopConfig,
+    inject=(Llm, Sessions, SystemPrompt, Agents, Tools),
+):
+    """The default agent loop: call the model, run the tools, repeat."""
+
+    def __init__(self, ctx: Context, config: AgentLoopConfig) -> None:
+        super().__init__(ctx, config)
+        self._max_parallel_tool_calls = config.max_parallel_tool_calls
+        self._entries = config.agents
+
+    def init(self) -> None:
+        """Registers the loop; configured agents start when the harness is ready."""
+        ctx = self.ctx
+        ctx[Agents].set_factory(self)
+        for name, value in (("provider", _provider), ("model", self._model), ("cwd", _cwd)):
+            ctx[SystemPrompt].variable(name, value)
+        ctx.on_update(self._take_over)
+        if self._entries:
+            ctx.inject(("ready",), self._start_agents)
+
+    def create(
+        self,
+        session_id: str,
+        options: AgentOptions | None = None,
+        meta: SessionMeta | None = None,
+    ) -> Agent:
+        """Creates an agent at once, without a setup; the caller's fiber owns it."""
+        session = self.ctx[Sessions].prepare(session_id, meta=meta)
+        agent = self._agent(session, options)
+        return publish_agent_nowait(self.caller, self.ctx, agent).agent
+
+    async def create_agent(self, owner_ctx: Context, options: CreateOptions) -> AgentHandle:
+        """See `AgentFactory.create_agent`."""
+        session = self.ctx[Sessions].prepare(
+            options.session_id, seed=options.seed, meta=options.meta
+        )
+        agent = self._agent(session, options.agent_options)
+        return await publish_agent(owner_ctx, self.ctx, agent, setup=options.setup)
+
+    async def resume(self, owner_ctx: Context, options: ResumeOptions) -> AgentHandle:
+        """See `AgentFactory.resume`."""
+        async with stored_session(self.ctx, options.resume_session_id) as session:
+            agent = self._agent(session, options.agent_options)
+            return await publish_agent(
+                owner_ctx, self.ctx, agent, setup=options.setup, source="resume"
+            )
+
+    def _agent(self, session: Session, options: AgentOptions | None) -> LoopAgent:
+        return LoopAgent(self.ctx, session, options, lambda: self._max_parallel_tool_calls)
+
+    async def _start_agents(self, ctx: Context) -> None:
+        await start_agents(ctx, self._entries)
+
+    def _take_over(self, old: AgentLoopConfig, new: AgentLoopConfig) -> bool:
+        if old.agents != new.agents:
+            return False
+        self._max_parallel_tool_calls = new.max_parallel_tool_calls
+        return True
+
+    async def _model(self, context: AssembleContext) -> str | None:
+        provider, model = _route(context)
+        if model or not provider:
+            return model or None
+        try:
+            return (await self.ctx[Llm].resolve_call_config(LlmCallConfig(provider=provider))).model
+        except HarnessError:
+            return None  # the request will say what is missing
+
+
+def _provider(context: AssembleContext) -> str | None:
+    return _route(context)[0] or None
+
+
+def _cwd(context: AssembleContext) -> str | None:
+    return context.agent.session.header.cwd if isinstance(context.agent, Agent) else None
+
+
+def _route(context: AssembleContext) -> tuple[str, str]:
+    return context.agent.route if isinstance(context.agent, LoopAgent) else ("", "")
