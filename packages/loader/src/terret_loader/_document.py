@@ -1,0 +1,303 @@
+"""YAML 1.2 with positions: text in, nodes or faults out. No object is ever constructed."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from terret_loader._faults import Fault, Origin, Source
+
+Report: TypeAlias = Callable[[Fault], None]
+Scalar: TypeAlias = bool | int | float | str | None
+
+MAX_NODES: Final = 100_000
+
+_TAG: Final = "tag:yaml.org,2002:"
+_CORE: Final[dict[str, tuple[re.Pattern[str], Callable[[str], Scalar]]]] = {
+    "null": (re.compile(r"~|null|Null|NULL|"), lambda text: None),
+    "bool": (re.compile(r"true|True|TRUE|false|False|FALSE"), lambda text: text.lower() == "true"),
+    # YAML 1.2 reads 0777 as 777. Text keeps the zeros, and an int field still makes 777 of it.
+    "int": (
+        re.compile(r"[-+]?(0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+"),
+        lambda text: int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)),
+    ),
+    "float": (
+        re.compile(
+            r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?"
+            r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+        ),
+        lambda text: float(re.sub(r"\.(?=[a-zA-Z])", "", text)),
+    ),
+    "str": (re.compile(r".*", re.DOTALL), str),
+}
+_KIND_TAGS: Final[dict[type[yaml.Node], str]] = {yaml.MappingNode: "map", yaml.SequenceNode: "seq"}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value with its place. Mappings are keyed canonically: `api_key` is found as `apiKey`."""
+
+    value: "Scalar | tuple[Node, ...] | Mapping[str, Node]"
+    origin: Origin
+    path: str = ""
+    """Keys from the top, as spelled in the file."""
+    name: str = ""
+    """The last of these keys."""
+    key_origin: Origin | None = None
+
+    @property
+    def at(self) -> Origin:
+        """The place of the key, or of the value if it has none."""
+        return self.key_origin or self.origin
+
+    @property
+    def items(self) -> "Mapping[str, Node]":
+        """The members of a mapping; nothing for other values."""
+        return self.value if isinstance(self.value, Mapping) else {}
+
+    @property
+    def kind(self) -> str:
+        """The kind of the value in words, without the value."""
+        for types, word in _KINDS:
+            if isinstance(self.value, types):
+                return word
+        return "a mapping"
+
+    def seen_first(self, spelling: str) -> str:
+        """Says in a message about a second `spelling` where this key was given first."""
+        place = f"first given at line {self.at.line}, column {self.at.column}"
+        return f" ({place})" if self.name == spelling else f' of "{self.name}" ({place})'
+
+    def fault(self, message: str, *, key: bool = False) -> Fault:
+        """Makes a fault about the value, or about its key."""
+        return Fault(origin=self.at if key else self.origin, path=self.path, message=message)
+
+
+_KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
+    (type(None), "nothing"),
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "text"),
+    (tuple, "a list"),
+)
+
+
+def read_document(path: Path, source: Source, report: Report) -> Node | None:
+    """Reads a YAML file; reports its faults; `None` if it cannot be used at all."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        report(Fault(origin=Origin(source), message=f"cannot be read: {reason}", error=error))
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        report(_not_utf8(data, error, source))
+        return None
+    return parse(text, source, report)
+
+
+def parse(
+    text: str, source: Source, report: Report, *, path: str = "", name: str = ""
+) -> Node | None:
+    """Parses the YAML of the value at `path`; reports faults; `None` if it is of no use."""
+    try:
+        composer = _Composer(text)
+        root = composer.get_single_node()
+        if root is None:
+            report(Fault(origin=Origin(source, 1, 1), path=path, message="there is nothing in it"))
+            return None
+        return _Builder(source, report).build(root, path=path, name=name, at=None)
+    except yaml.MarkedYAMLError as error:
+        report(replace(_syntax_fault(error, source), path=path))
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        at = Origin(source, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        message = f"the character U+{error.character:04X} is not allowed"
+        report(Fault(origin=at, path=path, message=message))
+    except RecursionError:
+        report(Fault(origin=Origin(source), path=path, message="nested too deeply"))
+    except _TooLargeError as error:
+        message = f"more than {MAX_NODES:,} values after aliases are expanded"
+        report(Fault(origin=error.origin, path=path, message=message))
+    return None
+
+
+def from_plain(value: object, source: Source, *, path: str = "", name: str = "") -> Node:
+    """Makes a node from Python values."""
+    inner: Any = value
+    if isinstance(value, Mapping):
+        inner = {
+            canonical(str(key)): from_plain(
+                item, source, path=child_path(path, str(key)), name=str(key)
+            )
+            for key, item in value.items()
+        }
+    elif isinstance(value, list | tuple):
+        inner = tuple(
+            from_plain(item, source, path=child_path(path, index))
+            for index, item in enumerate(value)
+        )
+    return Node(inner, Origin(source), path, name)
+
+
+def bare(node: Node | None) -> object:
+    """Gives the value of a node without its places, keyed canonically."""
+    if node is None:
+        return None
+    if isinstance(node.value, Mapping):
+        return {key: bare(item) for key, item in node.value.items()}
+    return [bare(item) for item in node.value] if isinstance(node.value, tuple) else node.value
+
+
+def canonical(key: str) -> str:
+    """Makes one of the spellings `api_key` and `apiKey`; other keys stay as they are."""
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)+", key):
+        return key
+    first, *others = key.split("_")
+    return first + "".join(word[0].upper() + word[1:] for word in others)
+
+
+def child_path(path: str, key: str | int) -> str:
+    """Extends a path by a key or an index."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if not re.fullmatch(r"[\w-]+", key):
+        key = f'"{key}"'
+    return f"{path}.{key}" if path else key
+
+
+class _Composer(
+    yaml.reader.Reader,
+    yaml.scanner.Scanner,
+    yaml.parser.Parser,
+    yaml.composer.Composer,
+    yaml.resolver.BaseResolver,
+):
+    """PyYAML up to its node graph, with the scalars of YAML 1.2."""
+
+    def __init__(self, text: str) -> None:
+        yaml.reader.Reader.__init__(self, text)
+        yaml.scanner.Scanner.__init__(self)
+        yaml.parser.Parser.__init__(self)
+        yaml.composer.Composer.__init__(self)
+        yaml.resolver.BaseResolver.__init__(self)
+
+    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
+        if kind is yaml.ScalarNode and implicit[0]:
+            return _TAG + next(tag for tag, (form, _) in _CORE.items() if form.fullmatch(value))
+        return _TAG + _KIND_TAGS.get(kind, "str")
+
+
+class _Builder:
+    """Makes nodes from PyYAML's nodes, each once, however many aliases it has."""
+
+    def __init__(self, source: Source, report: Report) -> None:
+        self._source = source
+        self._report = report
+        self._built: dict[int, tuple[Node, int]] = {}
+        self._open: set[int] = set()
+        self._count = 0
+
+    def build(self, raw: yaml.Node, *, path: str, name: str, at: Origin | None) -> Node:
+        place = self._origin(raw)
+        if id(raw) in self._open:
+            self._report(Fault(origin=at or place, path=path, message="an alias of itself"))
+            return Node(None, place, path, name, at)
+        if id(raw) in self._built:
+            node, size = self._built[id(raw)]
+            self._spend(size, place)
+            return replace(node, name=name, key_origin=at)
+        before = self._count
+        self._spend(1, place)
+        self._open.add(id(raw))
+        node = Node(self._value(raw, path), place, path, name, at)
+        self._open.discard(id(raw))
+        self._built[id(raw)] = node, self._count - before
+        return node
+
+    def _value(self, raw: yaml.Node, path: str) -> "Scalar | tuple[Node, ...] | dict[str, Node]":
+        kind = _KIND_TAGS.get(type(raw), "scalar")
+        tag = raw.tag.removeprefix(_TAG)
+        if tag != kind and not (kind == "scalar" and tag in _CORE):
+            shown = raw.tag.replace(_TAG, "!!")
+            self._fault(raw, path, f"tag {shown} is not allowed: only plain YAML values are")
+        if isinstance(raw, yaml.MappingNode):
+            return self._members(raw, path)
+        if isinstance(raw, yaml.SequenceNode):
+            return tuple(
+                self.build(item, path=child_path(path, index), name="", at=None)
+                for index, item in enumerate(raw.value)
+            )
+        form, convert = _CORE.get(tag, _CORE["str"])
+        try:
+            return convert(raw.value) if form.fullmatch(raw.value) else self._mismatch(raw, path)
+        except ValueError:
+            return self._mismatch(raw, path)
+
+    def _members(self, raw: yaml.MappingNode, path: str) -> dict[str, Node]:
+        members: dict[str, Node] = {}
+        for key, value in raw.value:
+            at = self._origin(key)
+            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
+                hint = f': write "{key.value}"' if isinstance(key, yaml.ScalarNode) else ""
+                self._fault(key, path, f"keys must be text{hint}")
+                continue
+            here = child_path(path, key.value)
+            if key.value == "<<" and key.style is None:
+                self._fault(key, here, "merge keys are not allowed: repeat the keys")
+                continue
+            first = members.get(canonical(key.value))
+            if first is not None:
+                self._fault(key, here, f"duplicate key{first.seen_first(key.value)}")
+                continue
+            members[canonical(key.value)] = self.build(value, path=here, name=key.value, at=at)
+        return members
+
+    def _mismatch(self, raw: yaml.Node, path: str) -> Scalar:
+        self._fault(raw, path, f"not a valid {raw.tag.replace(_TAG, '!!')}")
+        return None
+
+    def _spend(self, size: int, place: Origin) -> None:
+        self._count += size
+        if self._count > MAX_NODES:
+            raise _TooLargeError(place)
+
+    def _origin(self, raw: yaml.Node) -> Origin:
+        return _at(raw.start_mark, self._source)
+
+    def _fault(self, raw: yaml.Node, path: str, message: str) -> None:
+        self._report(Fault(origin=self._origin(raw), path=path, message=message))
+
+
+class _TooLargeError(Exception):
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        super().__init__()
+
+
+def _at(mark: yaml.Mark, source: Source) -> Origin:
+    return Origin(source, mark.line + 1, mark.column + 1)
+
+
+def _syntax_fault(error: yaml.MarkedYAMLError, source: Source) -> Fault:
+    mark = error.problem_mark or error.context_mark
+    problem = error.problem or error.context or "not valid YAML"
+    if "'\\t'" in problem:
+        problem = "a tab cannot indent: use blanks"
+    elif mark and error.context_mark and error.context_mark.line != mark.line:
+        problem += f", {error.context} that begins in line {error.context_mark.line + 1}"
+    origin = _at(mark, source) if mark else Origin(source)
+    return Fault(origin=origin, message=f"not valid YAML: {problem}", error=error)
+
+
+def _not_utf8(data: bytes, error: UnicodeDecodeError, source: Source) -> Fault:
+    begin = data.rfind(b"\n", 0, error.start) + 1
+    line = data.count(b"\n", 0, error.start) + 1
+    column = len(data[begin : error.start].decode("utf-8", "replace")) + 1
+    message = f"not UTF-8 (byte 0x{data[error.start]:02x}): save the file as UTF-8"
+    return Fault(origin=Origin(source, line, column), message=message, error=error)

@@ -1,0 +1,120 @@
+"""`${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`, `${scheme:...}` and `$$` in texts."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from terret_context import TerretError, did_you_mean
+from terret_loader._document import Node, Report
+
+Resolve: TypeAlias = Callable[[str, str, Path], object]
+"""A further source: `(scheme, text, base)` gives text, or `None` if it does not know the scheme.
+Failures are a `TerretError`."""
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+
+_MARK: Final = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
+
+
+class Interpolated(str):
+    """Text that came from outside the document. Its `repr` is its source, never its value."""
+
+    source: str
+
+    @classmethod
+    def of(cls, value: str, source: str) -> "Interpolated":
+        text = cls(value)
+        text.source = source
+        return text
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+
+class Interpolation:
+    """Evaluates the text values of nodes against an environment and the files beside them."""
+
+    def __init__(self, env: Mapping[str, str], resolve: Resolve) -> None:
+        self.files: set[Path] = set()
+        """The files that were read, or should have been."""
+        self._env = env
+        self._resolve = resolve
+
+    def plain(self, node: Node, report: Report) -> object:
+        """Gives the Python value of a node, with the keys as spelled; reports what is missing."""
+        if isinstance(node.value, Mapping):
+            return {item.name: self.plain(item, report) for item in node.value.values()}
+        if isinstance(node.value, tuple):
+            return [self.plain(item, report) for item in node.value]
+        if isinstance(node.value, str) and "$" in node.value:
+            return self._text(node, node.value, report)
+        return node.value
+
+    def _text(self, node: Node, text: str, report: Report) -> str:
+        outside = False
+
+        def value(mark: re.Match[str]) -> str:
+            nonlocal outside
+            if mark[1] is None:
+                return "$"
+            outside = True
+            try:
+                if not mark[2]:
+                    raise _Unresolved('"${" without "}": write "$${" for the characters')
+                return self._value(mark[1], node.origin.source.folder)
+            except _Unresolved as error:
+                report(node.fault(str(error)))
+                return ""
+
+        result = _MARK.sub(value, text)
+        return Interpolated.of(result, text) if outside else result
+
+    def _value(self, inner: str, folder: Path) -> str:
+        scheme, colon, rest = inner.partition(":")
+        if not colon or rest.startswith("-"):
+            raise _Unresolved(f'"${{{inner}}}" names no source: write "${{env:{inner}}}"')
+        if scheme == "env":
+            return self._variable(rest)
+        if scheme == "file":
+            return self._file(rest, folder)
+        try:
+            found = self._resolve(scheme, rest, folder)
+        except TerretError as error:
+            raise _Unresolved(str(error)) from error
+        if not isinstance(found, str):
+            near = did_you_mean(scheme, ("env", "file"))
+            raise _Unresolved(f'unknown source "{scheme}" in "${{{inner}}}"{near}')
+        return found
+
+    def _variable(self, rest: str) -> str:
+        name, has_default, default = rest.partition(":-")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise _Unresolved(f'"{name}" is not the name of an environment variable')
+        value = self._env.get(name)
+        if has_default:
+            return value or default
+        if value is None:
+            near = did_you_mean(name, self._env)
+            raise _Unresolved(f"environment variable {name} is not set{near}")
+        return value
+
+    def _file(self, name: str, folder: Path) -> str:
+        path = folder / name
+        self.files.add(path)
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise _Unresolved(f"file {name} cannot be read: {error.strerror}") from error
+        if len(data) > MAX_FILE_BYTES:
+            raise _Unresolved(f"file {name} has more than {MAX_FILE_BYTES:,} bytes")
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise _Unresolved(f"file {name} is not UTF-8") from error
+        return re.sub(r"\r?\n\Z", "", text)
+
+
+class _Unresolved(Exception):
+    pass

@@ -1,0 +1,104 @@
+"""Configurations against the models of their plugins: faults with positions, paths, secrets."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import PurePath
+
+from pydantic import BaseModel, SecretStr
+
+from terret_context import ConfigError, ConfigFault, Plugin, did_you_mean
+from terret_loader._document import Node, Report, canonical, child_path
+from terret_loader._entries import ENTRY_KEYS
+from terret_loader._faults import Fault
+from terret_loader._interpolation import Interpolated
+
+
+def validate(plugin: Plugin, node: Node, config: object, report: Report) -> BaseModel | None:
+    """Checks a configuration whose values come from `node`; reports what does not fit."""
+    if plugin.config is None:
+        for item in node.items.values():
+            near = did_you_mean(item.name, ENTRY_KEYS)
+            hint = near or f": {plugin.name} takes no configuration"
+            report(item.fault(f"unknown key{hint}", key=True))
+        return None
+    try:
+        return plugin.validate(config)
+    except ConfigError as error:
+        found: dict[str, Fault] = {}
+        for part in error.faults:
+            fault = _locate(node, part)
+            first = found.setdefault(fault.path, fault)
+            if fault.message not in first.message:  # the members of a union complain one by one
+                message = f"{first.message}, or {fault.message}"
+                found[fault.path] = replace(first, message=message)
+        for fault in found.values():
+            report(replace(fault, message=_without_values(fault.message, config)))
+        return None
+
+
+def settle(
+    value: object, given: Mapping[str, object], node: Node, secrets: set[str]
+) -> dict[str, object]:
+    """Gives a configuration with its relative paths made absolute, each from its own file.
+
+    `value` is the validated form of `given`. Texts from outside that became secrets are added to
+    `secrets`.
+    """
+    return {
+        key: _settled(_member(value, key), item, node.items[canonical(key)], secrets)
+        for key, item in given.items()
+    }
+
+
+def _settled(value: object, given: object, node: Node, secrets: set[str]) -> object:
+    if isinstance(value, SecretStr) and isinstance(given, Interpolated):
+        secrets.add(str(given))
+    elif isinstance(value, PurePath) and isinstance(given, str):
+        return str(node.origin.source.folder / PurePath(value))
+    elif isinstance(given, dict):
+        return settle(value, given, node, secrets)
+    elif isinstance(given, list) and isinstance(value, list | tuple) and len(value) == len(given):
+        nodes = node.value if isinstance(node.value, tuple) else ()
+        return [_settled(*item, secrets) for item in zip(value, given, nodes, strict=True)]
+    return given
+
+
+def _member(value: object, key: str) -> object:
+    if isinstance(value, Mapping):
+        return value.get(key)
+    for name, field in getattr(type(value), "model_fields", {}).items():
+        if key in (name, field.alias) or canonical(name) == canonical(key):
+            return getattr(value, name)
+    return None
+
+
+def _locate(node: Node, part: ConfigFault) -> Fault:
+    for key in part.path:
+        if isinstance(key, str):
+            node = node.items.get(canonical(key), node)
+        elif isinstance(node.value, tuple):
+            node = node.value[key]
+    if part.known and part.path:
+        known = (*part.known, *(ENTRY_KEYS if len(part.path) == 1 else ()))
+        return node.fault(part.message + did_you_mean(node.name, known), key=True)
+    if part.message == "is missing":
+        fault = node.fault(part.message, key=True)
+        return replace(fault, path=child_path(node.path, part.path[-1]))
+    return node.fault(part.message)
+
+
+def _without_values(message: str, config: object) -> str:
+    """Puts the source text where a message would show a value from outside."""
+    for text in _texts_from_outside(config):
+        parts = re.split(rf"(?<!\w){re.escape(text)}(?!\w)", message)
+        message = text.source.join(parts)
+    return message
+
+
+def _texts_from_outside(config: object) -> Iterator[Interpolated]:
+    if isinstance(config, Interpolated) and config:
+        yield config
+    elif isinstance(config, Mapping | list):
+        for item in config.values() if isinstance(config, Mapping) else config:
+            yield from _texts_from_outside(item)

@@ -1,0 +1,274 @@
+"""The service `loader`: it starts a harness, keeps it like its document, and says what is wrong."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from terret_context import (
+    Container,
+    Context,
+    Emit,
+    Fiber,
+    FiberState,
+    Service,
+    ServiceKey,
+    plugin,
+)
+from terret_loader._document import Node, bare, from_plain
+from terret_loader._entries import Entry, normalise
+from terret_loader._faults import Fault, HarnessConfigError, Source, in_file_order
+from terret_loader._host import Hooks, load_hooks
+from terret_loader._merging import merge_layers, nest, path_keys
+from terret_loader._plan import Checker, Plan, blocking
+from terret_loader._records import Records
+from terret_loader._tree import Diff, EntryChange, Tree
+
+READY: Final[ServiceKey[bool]] = ServiceKey("ready")
+"""Provided when the first start has settled; a plugin that injects it starts last."""
+
+ENTRY: Final = Emit[EntryChange](
+    "loader/entry", doc="An entry of the harness was created, updated or removed."
+)
+
+
+class Loader(Service, key="loader"):
+    """Runs the entries of one `harness.yml`, which it never writes."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        root: Container,
+        checker: Checker,
+        path: Path,
+        *,
+        sets: Sequence[str],
+        safe: bool,
+    ) -> None:
+        super().__init__(ctx)
+        self.plan = Plan()
+        """The plan that is in force."""
+        self.faults: tuple[Fault, ...] = ()
+        """What is wrong now: entries that do not run, and a document that was not accepted."""
+        self.records = Records()
+        """The last log records, and what they must not show."""
+        self._root = root
+        self._checker = checker
+        self._path = path
+        self._sets = sets
+        self._safe = safe
+        self._tree = Tree(root)
+        self._overrides: dict[str, Node] = {}
+        self._one_at_a_time = anyio.Lock()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries in document order: groups, disabled and skipped ones too."""
+        return self.plan.entries
+
+    def fiber(self, path: str) -> Fiber | None:
+        """Gives the fiber of an entry, such as `charts/builder`; `None` if it has none."""
+        return self._tree.fibers.get(path)
+
+    def recent(self, n: int, fiber: Fiber | None = None) -> list[dict[str, object]]:
+        """Gives the last `n` log records, oldest first, without secrets; of one fiber, or all."""
+        return self.records.recent(n, fiber=None if fiber is None else fiber.uid)
+
+    async def start(self, plan: Plan) -> None:
+        """Mounts a plan, settles, and provides `ready`.
+
+        Raises `HarnessConfigError` if an entry that is not optional does not run then.
+        """
+        self._root.installed_hint(self._hint)
+        await self._apply(plan)
+        self._require_running()
+        self.ctx.provide(READY, True)
+        await self._root.settle()
+        self._require_running()
+        for fault in (*plan.warnings, *self.faults):
+            self.logger.warning("harness fault", fault=str(fault))
+
+    async def reconcile(self, path: str | Path | None = None) -> tuple[Fault, ...]:
+        """Reads the document again, or another one, and changes what is different.
+
+        If something is wrong with it, or an entry it touches fails, the tree is as before. Returns
+        what is wrong afterwards, which `faults` keeps; raises nothing for it. Calls run one by one.
+        """
+        async with self._one_at_a_time:
+            self._adopt_updates()
+            path = self._path if path is None else Path(path)
+            plan = self._checker.document(path, self._sets, above=self._valid_overrides)
+            await self._exchange(plan, path)
+        return self.faults
+
+    async def override(self, path: str, value: object) -> None:
+        """Sets a value such as `bash.timeout` above all files, until the file changes it.
+
+        Kept in memory. Raises `HarnessConfigError`, and changes nothing, if the value is wrong.
+        """
+        async with self._one_at_a_time:
+            before = self._overrides
+            self._overrides = {**before, path: self._layer(path, value)}
+            plan = self._checker.document(self._path, self._sets, above=self._valid_overrides)
+            if not await self._exchange(plan, self._path):
+                self._overrides = before
+                raise HarnessConfigError(self.faults)
+
+    def mount(self, ctx: Context, entries: Mapping[str, object] | Node, *, base: Path) -> Fiber:
+        """Mounts entries in the syntax of `plugins` as one child of a context.
+
+        `base` is the file that mentions them. Raises `HarnessConfigError`, before anything is
+        mounted, for any fault of an entry that is not optional.
+        """
+        faults: list[Fault] = []
+        if not isinstance(entries, Node):
+            entries = from_plain(entries, Source.of_file(base), path="plugins", name="plugins")
+        merged = merge_layers([normalise(entries, faults.append)], faults.append, faults.append)
+        plan = self._checker.entries(merged)
+        if found := blocking([*faults, *plan.faults], safe=False):
+            raise HarnessConfigError(found)
+        self.records.hide(plan.secrets)
+
+        @plugin(name="entries")
+        def group(ctx: Context) -> None:
+            Tree(ctx).follow(plan.entries)
+
+        return ctx.plugin(group)
+
+    async def _exchange(self, plan: Plan, path: Path) -> bool:
+        """Puts a plan in force unless it is faulty; returns whether it is in force."""
+        previous = self.plan
+        if found := plan.blocking(safe=self._safe):
+            return self._reject(found)
+        if plan.document is not None:
+            self._drop_overrides(plan.document)
+        diff = await self._apply(plan)
+        stopping = blocking(self.faults, safe=self._safe)
+        broken = [fault for fault in stopping if self._failed(fault, diff.touched)]
+        if broken:
+            await self._apply(previous)
+            return self._reject(broken)
+        self._path = path
+        return True
+
+    def _reject(self, faults: Sequence[Fault]) -> bool:
+        self.faults = in_file_order([*self.faults, *faults])
+        for fault in faults:
+            self.logger.error("document not accepted", fault=str(fault))
+        return False
+
+    async def _apply(self, plan: Plan) -> Diff:
+        self.records.hide(plan.secrets)
+        self.plan = plan
+        async with self._root.batch():
+            diff = self._tree.follow(plan.entries)
+            for fiber, config in diff.updates:
+                await fiber.update(config)
+        self.faults = in_file_order([*plan.faults, *self._tree.faults(self._reason)])
+        for change in diff.changes:
+            self.ctx.emit(ENTRY, change)
+        return diff
+
+    def _failed(self, fault: Fault, touched: set[str]) -> bool:
+        fiber = self._tree.fibers.get(fault.entry or "")
+        waits = fiber is not None and fiber.state is FiberState.PENDING
+        return fault.entry in touched and not waits
+
+    def _require_running(self) -> None:
+        self.faults = in_file_order([*self.plan.faults, *self._tree.faults(self._reason)])
+        if blocking(self.faults, safe=self._safe):
+            raise HarnessConfigError(self.faults)
+
+    def _reason(self, fiber: Fiber) -> str:
+        """Says what a fiber waits for; nothing if that is only the end of the start."""
+        missing = self._root.explain(fiber).missing
+        return "; ".join(why for key, why in missing if key != READY.name)
+
+    def _hint(self, key: str) -> str:
+        names = ", ".join(self._checker.resolver.providers(key))
+        return f" (installed: {names})" if names else ""
+
+    def _source(self) -> Source:
+        folder = self._path.absolute().parent
+        return Source(label="runtime", folder=folder, order=sys.maxsize, positions=False)
+
+    def _layer(self, path: str, value: object) -> Node:
+        keys = path_keys(path)
+        node = from_plain(value, self._source(), path=".".join(keys), name=keys[-1])
+        faults: list[Fault] = []
+        layer = normalise(nest(keys[1:], node), faults.append)
+        if faults:
+            raise HarnessConfigError(faults)
+        return layer
+
+    def _valid_overrides(self, document: Node) -> list[Node]:
+        """Gives the overrides of values that are in a document what they were."""
+        before = self.plan.document
+        return [
+            layer
+            for layer in self._overrides.values()
+            if before is None or _covered(layer, before) == _covered(layer, document)
+        ]
+
+    def _drop_overrides(self, document: Node) -> None:
+        valid = self._valid_overrides(document)
+        for path in [path for path, layer in self._overrides.items() if layer not in valid]:
+            del self._overrides[path]
+            self.logger.warning("the file changed an overridden value and wins", path=path)
+
+    def _adopt_updates(self) -> None:
+        """Makes overrides of what code changed with `fiber.update`."""
+        for path, fiber in self._tree.fibers.items():
+            entry, source = self._tree.entries[path], fiber.source
+            if fiber.ends or not isinstance(source, Mapping):
+                continue
+            for key, value in source.items():
+                if entry.config.get(key) != value:
+                    name = f"{path}.config.{key}"
+                    self._overrides[name] = self._layer(name, value)
+
+
+@asynccontextmanager
+async def open_harness(
+    path: str | Path,
+    *,
+    sets: Sequence[str] = (),
+    safe: bool = False,
+    env: Mapping[str, str] | None = None,
+    hooks: Hooks | None = None,
+) -> AsyncIterator[Container]:
+    """Starts the harness of a `harness.yml` and gives the root context; stops it in order.
+
+    `sets` are texts `PATH=VALUE` that win over the files. With `safe`, entries that cannot run are
+    skipped instead of stopping the start. `env` is what `${env:}` sees, `os.environ` by default.
+    Raises `HarnessConfigError` with all faults: before anything is mounted, or after an ordered
+    teardown if an entry does not run.
+    """
+    checker = Checker(hooks or load_hooks(), os.environ if env is None else env)
+    try:
+        plan = checker.document(Path(path), sets)
+        if plan.blocking(safe=safe):
+            raise HarnessConfigError(plan.faults)
+
+        @plugin(name="loader", provides=(Loader,))
+        def load(ctx: Context) -> None:
+            loader = Loader(ctx, root, checker, Path(path), sets=sets, safe=safe)
+            ctx.provide(Loader, loader)
+
+        async with Container() as root:
+            await root.plugin(load).ready()
+            await root[Loader].start(plan)
+            yield root
+    finally:
+        checker.resolver.close()
+
+
+def _covered(layer: Node, document: Node | None) -> object:
+    """Gives the part of a document that a layer lies over."""
+    if not isinstance(layer.value, Mapping) or document is None:
+        return bare(document)
+    return {key: _covered(item, document.items.get(key)) for key, item in layer.items.items()}

@@ -1,0 +1,123 @@
+"""The fibers of a plan below one context, and the keyed diff to the next plan."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from terret_context import Context, Fiber, FiberState
+from terret_loader._document import canonical
+from terret_loader._entries import Entry
+from terret_loader._faults import Fault, with_place
+
+
+@dataclass(frozen=True, slots=True)
+class EntryChange:
+    """An entry was created (no `previous`), updated, or removed (no `entry`)."""
+
+    entry: Entry | None
+    previous: Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What a new plan changed, and the updates that are still to be awaited."""
+
+    changes: list[EntryChange] = field(default_factory=list)
+    updates: list[tuple[Fiber, Mapping[str, object]]] = field(default_factory=list)
+
+    @property
+    def touched(self) -> set[str]:
+        """The paths of entries that were created or updated."""
+        return {change.entry.path for change in self.changes if change.entry is not None}
+
+
+class Tree:
+    """Mounts entries below a context, all as its children; groups are realms, not fibers."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.entries: dict[str, Entry] = {}
+        self.fibers: dict[str, Fiber] = {}
+        self._refused: dict[str, Exception] = {}
+        self._ctx = ctx
+        self._views: dict[str, Context] = {}
+
+    def follow(self, entries: Iterable[Entry]) -> Diff:
+        """Disposes, mounts and leaves alone what it must; updates are left to the caller."""
+        old, new = self.entries, {entry.path: entry for entry in entries}
+        self.entries = new
+        diff = Diff()
+        for path in [path for path in old if not _stays(old[path], new.get(path))]:
+            self._drop(path)
+            if path not in new:
+                diff.changes.append(EntryChange(None, old[path]))
+        for path, entry in new.items():
+            previous = old.get(path)
+            if entry.group and path not in self._views:
+                self._views[path] = self._view(entry)
+            if previous is not None and _same(entry, previous):
+                continue
+            diff.changes.append(EntryChange(entry, previous))
+            fiber = self.fibers.get(path)
+            if fiber is not None and not fiber.ends:
+                diff.updates.append((fiber, entry.config))
+            elif entry.plugin is not None:
+                self._mount(entry)
+        return diff
+
+    def faults(self, explain: Callable[[Fiber], str]) -> Iterator[Fault]:
+        """Says of each entry that is not active why."""
+        for path, entry in self.entries.items():
+            fiber = self.fibers.get(path)
+            if path in self._refused:
+                message, error = with_place(self._refused[path]), self._refused[path]
+            elif fiber is None or fiber.ends or fiber.state is FiberState.ACTIVE:
+                continue
+            elif fiber.state is FiberState.FAILED and isinstance(fiber.error, Exception):
+                message, error = f"failed: {with_place(fiber.error)}", fiber.error
+            else:
+                message, error = explain(fiber), None
+            if message:
+                fault = entry.node.fault(message, key=True)
+                yield replace(fault, entry=path, optional=entry.optional, error=error)
+
+    def _mount(self, entry: Entry) -> None:
+        assert entry.plugin is not None
+        try:
+            self.fibers[entry.path] = self._view(entry).plugin(
+                entry.plugin, entry.config or None, inject=entry.inject, entry=entry
+            )
+        except Exception as error:  # a conflict with other plugins, or the veto of a mount check
+            self._refused[entry.path] = error
+
+    def _drop(self, path: str) -> None:
+        self._views.pop(path, None)
+        self._refused.pop(path, None)
+        fiber = self.fibers.pop(path, None)
+        if fiber is not None:
+            fiber.retire()
+
+    def _view(self, entry: Entry) -> Context:
+        """Gives the context that an entry is mounted in: that of its group, and its own realms."""
+        group = entry.path.rpartition("/")[0]
+        ctx = self._views.get(group, self._ctx)
+        around = dict(self.entries[group].realms) if group else {}
+        for key, label in entry.realms:
+            if around.get(key) != label:
+                ctx = ctx.isolate(key, None if label.startswith("#") else label)
+        return ctx
+
+
+def _stays(old: Entry, new: Entry | None) -> bool:
+    """Whether a running entry needs no more than an update of its configuration."""
+    return new is not None and replace(old, config=new.config, optional=new.optional) == new
+
+
+def _same(a: Entry, b: Entry) -> bool:
+    return _stays(a, b) and (a.config == b.config or _canonical(a.config) == _canonical(b.config))
+
+
+def _canonical(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {canonical(key): _canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return value
