@@ -1,5 +1,6 @@
 """Messages, chunks, adapters and errors: how Terret talks to language models."""
 
+from ._adapter import BoundCall, LlmAdapter
 from ._assembler import BlockAssembler
 from ._blocks import (
     Block,
@@ -22,7 +23,9 @@ from ._chunks import (
     chunk_from_wire,
     chunk_json,
 )
+from ._credentials import checked_api_key, user_agent
 from ._errors import HarnessError, LlmError, error_chain, failure_of
+from ._events import ADAPTERS_UPDATED, STREAM, AdaptersUpdated, Chunks
 from ._messages import (
     Message,
     MessageCodec,
@@ -32,6 +35,7 @@ from ._messages import (
     create_user_message,
     message_from_wire,
 )
+from ._models import ModelInfo, ProviderInfo
 from ._outcomes import (
     Finish,
     LlmFailure,
@@ -40,18 +44,20 @@ from ._outcomes import (
     finish_from_wire,
     usage_from_wire,
 )
+from ._registry import AdapterRegistration, DuplicateAdapterError, NoAdapterError
 from ._requests import (
-    AdapterDefaults,
     GenerateOptions,
     LlmCallConfig,
     Purpose,
+    ToolCodec,
     ToolSchema,
-    adapter_defaults_from_wire,
     call_config_from_wire,
     is_loop_request,
     mark_loop_request,
     tool_schema_from_wire,
 )
+from ._retry_policy import RetryPolicy
+from ._service import Llm, PreparedCall
 from ._slotted import slotted
 from ._sources import (
     ModelSource,
@@ -65,32 +71,46 @@ from ._sources import (
 from ._text import replace_surrogates
 
 __all__ = [
-    "AdapterDefaults",
+    "ADAPTERS_UPDATED",
+    "STREAM",
+    "AdapterRegistration",
+    "AdaptersUpdated",
     "Block",
     "BlockAssembler",
     "BlockEnd",
     "BlockStart",
+    "BoundCall",
     "Chunk",
+    "Chunks",
+    "DuplicateAdapterError",
     "Finish",
     "FinishChunk",
     "GenerateOptions",
     "HarnessError",
+    "Llm",
+    "LlmAdapter",
     "LlmCallConfig",
     "LlmError",
     "LlmFailure",
     "Message",
     "MessageCodec",
+    "ModelInfo",
     "ModelSource",
+    "NoAdapterError",
     "PluginSource",
+    "PreparedCall",
+    "ProviderInfo",
     "Purpose",
     "ReasoningBlock",
     "ReasoningDelta",
+    "RetryPolicy",
     "Role",
     "Source",
     "TextBlock",
     "TextDelta",
     "ToolCallBlock",
     "ToolCallDelta",
+    "ToolCodec",
     "ToolResultBlock",
     "ToolSchema",
     "ToolSource",
@@ -99,9 +119,9 @@ __all__ = [
     "Usage",
     "UsageChunk",
     "UserSource",
-    "adapter_defaults_from_wire",
     "block_from_wire",
     "call_config_from_wire",
+    "checked_api_key",
     "chunk_from_wire",
     "chunk_json",
     "create_assistant_message",
@@ -119,4 +139,5 @@ __all__ = [
     "source_from_wire",
     "tool_schema_from_wire",
     "usage_from_wire",
+    "user_agent",
 ]

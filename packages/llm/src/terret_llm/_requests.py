@@ -102,39 +102,6 @@ def call_config_from_wire(data: object) -> LlmCallConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdapterDefaults:
-    """Which fields of a call config the adapter filled in, because nobody else had chosen them."""
-
-    model: bool = False
-    reasoning_effort: bool = False
-    max_tokens: bool = False
-
-    def __bool__(self) -> bool:
-        return self.model or self.reasoning_effort or self.max_tokens
-
-    def to_wire(self) -> dict[str, object]:
-        """The JSON object of the log: a `true` for each marked field."""
-        wire = {
-            "model": self.model,
-            "reasoningEffort": self.reasoning_effort,
-            "maxTokens": self.max_tokens,
-        }
-        return {key: True for key, marked in wire.items() if marked}
-
-
-def adapter_defaults_from_wire(data: object) -> AdapterDefaults:
-    """Read the markers of the log; raises ValueError if they are malformed."""
-    place = "adapter defaults"
-    wire = as_object(data, place)
-    only(wire, frozenset({"model", "reasoningEffort", "maxTokens"}), place)
-    return AdapterDefaults(
-        model=optional(wire, "model", bool, place) or False,
-        reasoning_effort=optional(wire, "reasoningEffort", bool, place) or False,
-        max_tokens=optional(wire, "maxTokens", bool, place) or False,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GenerateOptions:
     """One request to a model. Frozen; `messages` must not change while it is in use."""
 

@@ -1,0 +1,75 @@
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ._adapter import LlmAdapter
+from ._chunks import FinishChunk
+from ._errors import failure_of
+from ._events import Chunks
+from ._messages import Message
+from ._outcomes import Finish, LlmFailure
+from ._registry import Route
+from ._requests import GenerateOptions, is_loop_request, mark_loop_request
+from ._sources import ModelSource
+
+
+async def contained(
+    stream: Callable[[GenerateOptions], Chunks], request: GenerateOptions
+) -> Chunks:
+    """An adapter's stream in which a failure is a finish, and in which the finish is the end.
+
+    Cancellation is no failure and passes. A failing cleanup is raised.
+    """
+    try:
+        chunks = stream(request)
+    except Exception as error:
+        yield _failed(error)
+        return
+    try:
+        while True:
+            try:
+                chunk = await anext(chunks)
+            except StopAsyncIteration:
+                text = f"the adapter of provider {request.provider!r} ended without a finish"
+                yield FinishChunk(Finish.error(LlmFailure(text, "STREAM_CLOSED")))
+                return
+            except Exception as error:
+                yield _failed(error)
+                return
+            yield chunk
+            if isinstance(chunk, FinishChunk):
+                return
+    finally:
+        await chunks.aclose()
+
+
+async def failing(failure: LlmFailure) -> Chunks:
+    """A stream that is nothing but this failure."""
+    yield FinishChunk(Finish.error(failure))
+
+
+def for_adapter(
+    request: GenerateOptions, adapter: LlmAdapter, routes: Mapping[str, Route]
+) -> GenerateOptions:
+    """`request` without the replay state of messages that another adapter instance produced."""
+
+    def is_foreign(message: Message) -> bool:
+        source = message.source
+        if not isinstance(source, ModelSource) or source.replay_state is None:
+            return False
+        route = routes.get(source.provider)
+        return route is None or route.adapter is not adapter
+
+    if not any(map(is_foreign, request.messages)):
+        return request
+    messages = tuple(
+        message.without_replay_state() if is_foreign(message) else message
+        for message in request.messages
+    )
+    stripped = replace(request, messages=messages)
+    return mark_loop_request(stripped) if is_loop_request(request) else stripped
+
+
+def _failed(error: Exception) -> FinishChunk:
+    failure = failure_of(error)
+    aborted = failure.code == "ABORTED"
+    return FinishChunk(Finish.aborted(failure) if aborted else Finish.error(failure))
