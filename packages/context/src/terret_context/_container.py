@@ -75,9 +75,8 @@ class Container(Context):
             await kernel.done.wait()
         failures = self._exit_failures()
         cancelled = isinstance(error, anyio.get_cancelled_exc_class())
-        swallowed = await self._outer.__aexit__(
-            *((kind, error, traceback) if cancelled else (None,) * 3)
-        )
+        reason = (kind, error, traceback) if cancelled else (None, None, None)
+        swallowed = await self._outer.__aexit__(*reason)
         if kernel.fatal_error is not None:
             raise kernel.fatal_error
         if error is None and failures:
@@ -86,7 +85,7 @@ class Container(Context):
             kernel.report(self.fiber, failure, "teardown")
             if error is not None:
                 error.add_note(f"closing the container failed too: {failure!r}")
-        return bool(swallowed)
+        return cancelled and bool(swallowed)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and not self._kernel.done.is_set():
