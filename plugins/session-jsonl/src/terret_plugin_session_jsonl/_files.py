@@ -1,0 +1,121 @@
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from ._lock import WriteLock
+from ._reading import LogText, read_log
+
+LOG_NAME = "session.jsonl"
+
+
+class LogFile:
+    """The log of one session, open for writing: locked, append-only. Everything here blocks.
+
+    A write is whole or taken back. Threads take turns, because one may have been left alone.
+    """
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        """Take the lock of the session; raises SessionLockedError."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = folder / LOG_NAME
+        self.next_seq = 0
+        self._id = session_id
+        self._lock = WriteLock(folder / "lock", session_id)
+        self._turn = Lock()
+        self._fd: int | None = None
+        self._closed = False
+        self._listed = False  # whether the disk knows the names of file and folder
+        self._size = 0
+        self._lead = b""  # a line break that the last record lacks
+
+    def load(self) -> LogText | None:
+        """Read the log, and remember where it ends."""
+        with self._turn:
+            try:
+                log = read_log(self.path, self._id)
+            except FileNotFoundError:
+                return None
+            self.next_seq = 0 if log is None else len(log.events)
+            self._size = 0 if log is None else log.size
+            self._lead = b"" if log is None or log.terminated else b"\n"
+            return log
+
+    def append(self, rows: bytes, seqs: range, *, durable: bool) -> None:
+        """Write rows behind the last whole record; what else stands there is cut off.
+
+        Nothing happens if another thread wrote the same seqs meanwhile.
+        """
+        with self._turn:
+            if seqs.start != self.next_seq:
+                if self.next_seq == seqs.stop:
+                    return
+                raise OSError(f"{self.path}: seq {seqs.start} is not next, {self.next_seq} is")
+            fd = self._open()
+            os.ftruncate(fd, self._size)
+            try:
+                written = _write(fd, self._lead + rows)
+            except OSError:
+                os.ftruncate(fd, self._size)
+                raise
+            self._size += written
+            self._lead = b""
+            self.next_seq = seqs.stop
+            if durable:
+                self._keep(fd)
+
+    def cut(self) -> None:
+        """Cut off what stands behind the last whole record."""
+        with self._turn:
+            os.ftruncate(self._open(), self._size)
+
+    def sync(self) -> None:
+        """Tell the disk to keep what was written."""
+        with self._turn:
+            if self._fd is not None:
+                self._keep(self._fd)
+
+    def close(self) -> None:
+        """Give the session back. A folder in which nothing was written goes too."""
+        with self._turn:
+            if self._closed:
+                return
+            self._closed = True
+            if self._fd is not None:
+                os.close(self._fd)
+            empty = not self.path.exists()
+            self._lock.release(remove=empty)
+            if empty:
+                with suppress(OSError):  # another process has just come in
+                    self.path.parent.rmdir()
+
+    def _open(self) -> int:
+        if self._closed:
+            raise OSError(f"{self.path} was given back")
+        if self._fd is None:
+            self._listed = self.path.exists()
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        return self._fd
+
+    def _keep(self, fd: int) -> None:
+        os.fsync(fd)
+        if not self._listed:
+            for folder in (self.path.parent, self.path.parent.parent):
+                _keep_names(folder)
+            self._listed = True
+
+
+def _write(fd: int, data: bytes) -> int:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    return len(data)
+
+
+def _keep_names(folder: Path) -> None:
+    if os.name == "posix":  # elsewhere a folder cannot be opened, and need not be
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
