@@ -69,6 +69,19 @@ def in_order(entries: Mapping[str, Contribution]) -> tuple[tuple[str, Contributi
     return tuple(sorted(entries.items(), key=lambda item: item[1].order))
 
 
+def well_formed(assembly: object) -> Assembly:
+    """Returns what the listeners gave, if a request can be made of it."""
+    listeners = "listeners of system-prompt/assemble"
+    if not isinstance(assembly, Assembly):
+        raise PromptAssemblyError(listeners, f"gave {assembly!r}, not an Assembly")
+    for what, parts in (("sections", assembly.sections), ("tools", assembly.tools)):
+        names = [part.name for part in parts]
+        if len(set(names)) < len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise PromptAssemblyError(listeners, f"gave the {what} {', '.join(twice)} twice")
+    return assembly
+
+
 def complete_sections(assembly: Assembly) -> tuple[Section, ...]:
     """Returns the section that replaces all others, if there is one; two are an error."""
     found = tuple(section for section in assembly.sections if section.complete)

@@ -23,7 +23,7 @@ from ._assembly import (
     Variable,
 )
 from ._config import SystemPromptConfig
-from ._plan import Contribution, Plan, complete_sections, in_order
+from ._plan import Contribution, Plan, complete_sections, in_order, well_formed
 from ._render import VARIABLE_NAME
 
 HARNESS_IDENTITY = "harness-identity"
@@ -96,7 +96,8 @@ class SystemPrompt(Service, key="systemPrompt", config=SystemPromptConfig):
         """
         draft = await self._plan(context.scope).draft(context)
         declared = complete_sections(draft)
-        final = await self.ctx.waterfall(ASSEMBLE, Assembling(draft, context), lambda: draft)
+        given = await self.ctx.waterfall(ASSEMBLE, Assembling(draft, context), lambda: draft)
+        final = well_formed(given)
         complete = declared or complete_sections(final)
         return replace(final, sections=complete) if complete else final
 
