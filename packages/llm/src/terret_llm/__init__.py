@@ -25,7 +25,7 @@ from ._chunks import (
 )
 from ._credentials import checked_api_key, user_agent
 from ._errors import HarnessError, LlmError, error_chain, failure_of
-from ._events import ADAPTERS_UPDATED, STREAM, AdaptersUpdated, Chunks
+from ._events import ADAPTERS_UPDATED, LOADING, STREAM, AdaptersUpdated, Chunks, ModelLoading
 from ._messages import (
     Message,
     MessageCodec,
@@ -72,6 +72,7 @@ from ._text import replace_surrogates
 
 __all__ = [
     "ADAPTERS_UPDATED",
+    "LOADING",
     "STREAM",
     "AdapterRegistration",
     "AdaptersUpdated",
@@ -95,6 +96,7 @@ __all__ = [
     "Message",
     "MessageCodec",
     "ModelInfo",
+    "ModelLoading",
     "ModelSource",
     "NoAdapterError",
     "PluginSource",

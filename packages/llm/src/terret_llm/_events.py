@@ -1,6 +1,6 @@
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from terret_context import Emit, Waterfall
 
@@ -25,4 +25,19 @@ STREAM: Final = Waterfall[GenerateOptions, Chunks](
 ADAPTERS_UPDATED: Final = Emit[AdaptersUpdated](
     "llm/adapters-updated",
     doc="Adapters were registered, replaced or withdrawn.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoading:
+    """A model is being loaded into this process, is ready, or could not be loaded."""
+
+    provider: str
+    model: str
+    state: Literal["started", "ready", "failed"]
+
+
+LOADING: Final = Emit[ModelLoading](
+    "llm/loading",
+    doc="A model is being loaded into this process for the first request, is ready, or failed.",
 )

@@ -1,1 +1,7 @@
-"""Terret, an agent harness in which everything is a plugin: command line and composition root."""
+"""The command line of Terret, and the distribution that brings its default plugins."""
+
+from importlib.metadata import version
+
+__version__ = version("terret")
+
+__all__ = ["__version__"]

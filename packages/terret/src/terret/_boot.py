@@ -1,0 +1,68 @@
+"""Which harness a command is for, and its start."""
+
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from terret_context import Container
+from terret_loader import Plan, check_document, open_harness, read_env_file
+
+from ._errors import CommandError
+
+HARNESS: Final = "harness.yml"
+_NO_AUTOSTART: Final = "agents.autostart=false"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boot:
+    """What the common flags say: which file, which values on top, how forgiving."""
+
+    config: Path | None = None
+    root: Path | None = None
+    env_file: Path | None = None
+    sets: tuple[str, ...] = ()
+    safe: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def file(self) -> Path:
+        """The configuration file. Raises `CommandError` if there is none."""
+        if self.config is not None:
+            return _existing(self.config, "-c")
+        if self.root is not None:
+            return _existing(self.root / HARNESS, "--root")
+        if "TERRET_ROOT" in os.environ:
+            return _existing(Path(os.environ["TERRET_ROOT"]) / HARNESS, "TERRET_ROOT")
+        here = Path.cwd()
+        for folder in (here, *here.parents):
+            if (folder / HARNESS).is_file():
+                return folder / HARNESS
+        raise CommandError(
+            f"no {HARNESS} in {here} or above it; write one, or name a file with -c FILE"
+        )
+
+    def open(self, *, start_agents: bool = True) -> AbstractAsyncContextManager[Container]:
+        """Starts the harness; the context manager gives its root.
+
+        With `start_agents=False` the agents of the file are known but not started.
+        """
+        sets = self.sets if start_agents else (*self.sets, _NO_AUTOSTART)
+        return open_harness(self.file, sets=sets, safe=self.safe, env=self._environment())
+
+    def check(self) -> Plan:
+        """Reads and checks everything without mounting anything."""
+        return check_document(self.file, sets=self.sets, env=self._environment())
+
+    def _environment(self) -> Mapping[str, str]:
+        path = self.env_file or self.file.parent / ".env"
+        return {**read_env_file(path), **os.environ}
+
+
+def _existing(path: Path, source: str) -> Path:
+    if not path.is_file():
+        raise CommandError(f"{source}: there is no file {path}")
+    return path
