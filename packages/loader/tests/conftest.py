@@ -25,7 +25,7 @@ class BashConfig(Config):
     stream: bool = True
     mode: Literal["fast", "careful"] = "fast"
     api_key: SecretStr | None = None
-    cwd: Path = Path(".")
+    cwd: Path | None = None
     roots: tuple[Path, ...] = ()
     allow: list[str] = []
     limits: Limits = Limits()

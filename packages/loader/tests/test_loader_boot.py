@@ -53,7 +53,7 @@ def log_of(root: Container, name: str) -> list[str]:
     fiber = root[Loader].fiber(name)
     assert fiber is not None
     assert fiber.plugin is not None
-    log: list[str] = fiber.plugin.body.__globals__["log"]  # type: ignore[attr-defined]
+    log: list[str] = fiber.plugin.body.__globals__["log"]
     return log
 
 
@@ -282,8 +282,8 @@ async def test_faults_of_mounted_entries_name_their_file_and_mount_nothing(
     """C-335."""
     write("plugins: {}")
     async with open_harness("harness.yml") as root:
+        entries = {"bash": {"use": "./bash.py", "x": 1}}
         with pytest.raises(HarnessConfigError) as refused:
-            entries = {"bash": {"use": "./bash.py", "x": 1}}
             root[Loader].mount(root, entries, base=tmp_path / "a.yml")
         assert str(refused.value) == "a.yml plugins.bash.x: unknown key"
 

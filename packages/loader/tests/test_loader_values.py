@@ -161,3 +161,28 @@ def test_paths_become_absolute_from_the_file_that_has_them(config: Read, tmp_pat
         tmp_path / "own"
     )
     assert config("extends: ./sub/team.yml", "bash.cwd=own")["cwd"] == str(tmp_path / "own")
+
+
+def test_default_paths_begin_at_the_folder_of_the_harness(check: Check, tmp_path: Path) -> None:
+    """C-315: the same harness finds its files from any working directory."""
+    store = """
+        from pathlib import Path
+        from terret_context import Config, plugin
+
+        class StoreConfig(Config):
+            data_dir: Path = Path(".terret/data")
+            home: Path = Path("/var")
+
+        @plugin(config=StoreConfig)
+        def store(ctx, config): ...
+        """
+    (tmp_path / "sub").mkdir()
+    plan = check(
+        "extends: ./sub/team.yml",
+        store__py=store,
+        **{"sub/team__yml": "plugins: {store: {use: ../store.py}}"},
+    )
+    assert plan.entries[-1].config == {
+        "dataDir": str(tmp_path / ".terret/data"),
+        "home": "/var",
+    }

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import yaml
 
@@ -61,10 +61,7 @@ class Node:
     @property
     def kind(self) -> str:
         """The kind of the value in words, without the value."""
-        for types, word in _KINDS:
-            if isinstance(self.value, types):
-                return word
-        return "a mapping"
+        return _KINDS.get(type(self.value), "a mapping")
 
     def seen_first(self, spelling: str) -> str:
         """Says in a message about a second `spelling` where this key was given first."""
@@ -76,13 +73,10 @@ class Node:
         return Fault(origin=self.at if key else self.origin, path=self.path, message=message)
 
 
-_KINDS: Final[tuple[tuple[type | tuple[type, ...], str], ...]] = (
-    (type(None), "nothing"),
-    (bool, "true or false"),
-    ((int, float), "a number"),
-    (str, "text"),
-    (tuple, "a list"),
-)
+_KINDS: Final[dict[type, str]] = {
+    **dict.fromkeys((int, float), "a number"),
+    **{type(None): "nothing", bool: "true or false", str: "text", tuple: "a list"},
+}
 
 
 def read_document(path: Path, source: Source, report: Report) -> Node | None:
@@ -106,43 +100,18 @@ def parse(
 ) -> Node | None:
     """Parses the YAML of the value at `path`; reports faults; `None` if it is of no use."""
     try:
-        composer = _Composer(text)
-        root = composer.get_single_node()
+        root = _Composer(text).get_single_node()
         if root is None:
-            report(Fault(origin=Origin(source, 1, 1), path=path, message="there is nothing in it"))
-            return None
+            raise _Unusable(Origin(source, 1, 1), "there is nothing in it")
         return _Builder(source, report).build(root, path=path, name=name, at=None)
-    except yaml.MarkedYAMLError as error:
-        report(replace(_syntax_fault(error, source), path=path))
-    except yaml.reader.ReaderError as error:
-        before = text[: error.position]
-        at = Origin(source, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        message = f"the character U+{error.character:04X} is not allowed"
-        report(Fault(origin=at, path=path, message=message))
+    except _Unusable as error:
+        origin, message = error.args
+    except yaml.YAMLError as error:
+        origin, message = _syntax_fault(error, text, source)
     except RecursionError:
-        report(Fault(origin=Origin(source), path=path, message="nested too deeply"))
-    except _TooLargeError as error:
-        message = f"more than {MAX_NODES:,} values after aliases are expanded"
-        report(Fault(origin=error.origin, path=path, message=message))
+        origin, message = Origin(source), "nested too deeply"
+    report(Fault(origin=origin, path=path, message=message))
     return None
-
-
-def from_plain(value: object, source: Source, *, path: str = "", name: str = "") -> Node:
-    """Makes a node from Python values."""
-    inner: Any = value
-    if isinstance(value, Mapping):
-        inner = {
-            canonical(str(key)): from_plain(
-                item, source, path=child_path(path, str(key)), name=str(key)
-            )
-            for key, item in value.items()
-        }
-    elif isinstance(value, list | tuple):
-        inner = tuple(
-            from_plain(item, source, path=child_path(path, index))
-            for index, item in enumerate(value)
-        )
-    return Node(inner, Origin(source), path, name)
 
 
 def bare(node: Node | None) -> object:
@@ -265,7 +234,7 @@ class _Builder:
     def _spend(self, size: int, place: Origin) -> None:
         self._count += size
         if self._count > MAX_NODES:
-            raise _TooLargeError(place)
+            raise _Unusable(place, f"more than {MAX_NODES:,} values after aliases are expanded")
 
     def _origin(self, raw: yaml.Node) -> Origin:
         return _at(raw.start_mark, self._source)
@@ -274,25 +243,27 @@ class _Builder:
         self._report(Fault(origin=self._origin(raw), path=path, message=message))
 
 
-class _TooLargeError(Exception):
-    def __init__(self, origin: Origin) -> None:
-        self.origin = origin
-        super().__init__()
+class _Unusable(Exception):
+    """Carries an origin and a message."""
 
 
 def _at(mark: yaml.Mark, source: Source) -> Origin:
     return Origin(source, mark.line + 1, mark.column + 1)
 
 
-def _syntax_fault(error: yaml.MarkedYAMLError, source: Source) -> Fault:
-    mark = error.problem_mark or error.context_mark
-    problem = error.problem or error.context or "not valid YAML"
+def _syntax_fault(error: yaml.YAMLError, text: str, source: Source) -> tuple[Origin, str]:
+    if isinstance(error, yaml.reader.ReaderError):
+        before = text[: error.position]
+        at = Origin(source, before.count("\n") + 1, len(before) - before.rfind("\n"))
+        return at, f"the character U+{error.character:04X} is not allowed"
+    assert isinstance(error, yaml.MarkedYAMLError)
+    assert error.problem_mark is not None
+    problem, begin = str(error.problem), error.context_mark
     if "'\\t'" in problem:
         problem = "a tab cannot indent: use blanks"
-    elif mark and error.context_mark and error.context_mark.line != mark.line:
-        problem += f", {error.context} that begins in line {error.context_mark.line + 1}"
-    origin = _at(mark, source) if mark else Origin(source)
-    return Fault(origin=origin, message=f"not valid YAML: {problem}", error=error)
+    elif begin is not None and begin.line != error.problem_mark.line:
+        problem += f", {error.context} that begins in line {begin.line + 1}"
+    return _at(error.problem_mark, source), f"not valid YAML: {problem}"
 
 
 def _not_utf8(data: bytes, error: UnicodeDecodeError, source: Source) -> Fault:

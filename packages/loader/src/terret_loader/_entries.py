@@ -6,11 +6,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from terret_context import Plugin
+from pydantic import Field
+
+from terret_context import Config, Plugin
 from terret_loader._document import Node, Report
 from terret_loader._faults import Origin
 
 ENTRY_KEYS: Final = ("config", "enabled", "inject", "isolate", "optional", "plugins", "use")
+
+
+class EntryFields(Config):
+    """What an entry says of itself beside its configuration."""
+
+    use: str | None = Field(default=None, min_length=1)
+    enabled: bool = True
+    optional: bool = False
+    inject: dict[str, bool] = Field(default={})
+    isolate: dict[str, bool | str] = Field(default={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,11 @@ class Source:
         label = absolute.relative_to(Path.cwd()) if below else absolute
         return cls(label=str(label), folder=absolute.parent, order=order)
 
+    @property
+    def whole(self) -> "Origin":
+        """The origin of what concerns all of it."""
+        return Origin(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -1,10 +1,9 @@
 """What is installed beside the harness: plugins by entry point, and the host hooks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from types import CodeType
 from typing import Final
 
 import pluggy
@@ -28,36 +27,32 @@ class HookError(TerretError):
         self.__cause__ = error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, order=True)
 class InstalledPlugin:
     """A plugin that an installed distribution offers. Nothing of it is imported before `load`."""
 
     name: str
-    value: str
     distribution: str
     version: str
+    value: str
+    """The object that the entry point names."""
 
     def load(self) -> Plugin:
         """Imports it. Raises what the import raises, or `PluginDefinitionError`."""
         return as_plugin(self.load_object())
 
     def load_object(self) -> object:
-        """Imports the object that the entry point names. Raises what the import raises."""
+        """Imports the object itself. Raises what the import raises."""
         return EntryPoint(self.name, self.value, PLUGINS).load()
 
 
 def installed_plugins() -> tuple[InstalledPlugin, ...]:
     """Lists the plugins of all installed distributions by name, from their metadata alone."""
     found = {
-        InstalledPlugin(
-            name=entry_id(point.name),
-            value=point.value,
-            distribution=point.dist.name if point.dist else "?",
-            version=point.dist.version if point.dist else "?",
-        )
+        InstalledPlugin(entry_id(point.name), *_owner(point), point.value)
         for point in entry_points(group=PLUGINS)
     }
-    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.distribution)))
+    return tuple(sorted(found))
 
 
 class Hooks:
@@ -82,42 +77,40 @@ class Hooks:
     def presets(self) -> dict[str, Path]:
         """Gives the presets of all distributions by name. Raises `HookError`."""
         found: dict[str, Path] = {}
-        for presets in self._call("terret_presets"):
-            found.update({name: Path(file) for name, file in presets.items()})
+        for presets in self._results("terret_presets"):
+            assert isinstance(presets, Mapping)
+            found.update(presets)
         return found
 
     def resolve(self, kind: str, text: str, base: Path) -> object:
         """Gives the first result of `terret_resolve`, or `None`. Raises `HookError`."""
-        return self._call("terret_resolve", kind=kind, text=text, base=base)
+        return next(self._results("terret_resolve", kind=kind, text=text, base=base), None)
 
     def commands(self, app: object) -> None:
         """Lets all distributions add their commands. Raises `HookError`."""
-        self._call("terret_commands", app=app)
+        for _ in self._results("terret_commands", app=app):
+            pass
 
-    def _call(self, hook: str, **arguments: object) -> list[dict[str, Path]]:
+    def _results(self, hook: str, **arguments: object) -> Iterator[object]:
+        """Calls one distribution after the other, so that a failure has a name."""
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
-        try:
-            return caller(**arguments)  # type: ignore[no-any-return]  # what hooks give is checked by nobody
-        except Exception as error:
-            codes = _codes(error)
-            blamed = next(
-                (impl for impl in caller.get_hookimpls() if impl.function.__code__ in codes), None
-            )
-            raise HookError(hook, blamed.plugin_name if blamed else "?", error) from error
+        for implementation in reversed(caller.get_hookimpls()):
+            given = [arguments[name] for name in implementation.argnames]
+            try:
+                result: object = implementation.function(*given)
+            except Exception as error:
+                raise HookError(hook, implementation.plugin_name, error) from error
+            if result is not None:
+                yield result
 
 
 def load_hooks() -> Hooks:
     """Loads the hook modules of all installed distributions; broken ones are in `errors`."""
     hooks = Hooks()
     for point in entry_points(group=HOOKS):
-        hooks.add(point.dist.name if point.dist else point.name, point.load)
+        hooks.add(_owner(point)[0], point.load)
     return hooks
 
 
-def _codes(error: BaseException) -> set[CodeType]:
-    codes = set()
-    trace = error.__traceback__
-    while trace is not None:
-        codes.add(trace.tb_frame.f_code)
-        trace = trace.tb_next
-    return codes
+def _owner(point: EntryPoint) -> tuple[str, str]:
+    return (point.dist.name, point.dist.version) if point.dist else ("?", "?")

@@ -35,23 +35,24 @@ class Interpolated(str):
 class Interpolation:
     """Evaluates the text values of nodes against an environment and the files beside them."""
 
-    def __init__(self, env: Mapping[str, str], resolve: Resolve) -> None:
+    def __init__(self, env: Mapping[str, str], resolve: Resolve, report: Report) -> None:
         self.files: set[Path] = set()
         """The files that were read, or should have been."""
         self._env = env
         self._resolve = resolve
+        self._report = report
 
-    def plain(self, node: Node, report: Report) -> object:
+    def plain(self, node: Node) -> object:
         """Gives the Python value of a node, with the keys as spelled; reports what is missing."""
         if isinstance(node.value, Mapping):
-            return {item.name: self.plain(item, report) for item in node.value.values()}
+            return {item.name: self.plain(item) for item in node.value.values()}
         if isinstance(node.value, tuple):
-            return [self.plain(item, report) for item in node.value]
+            return [self.plain(item) for item in node.value]
         if isinstance(node.value, str) and "$" in node.value:
-            return self._text(node, node.value, report)
+            return self._text(node, node.value)
         return node.value
 
-    def _text(self, node: Node, text: str, report: Report) -> str:
+    def _text(self, node: Node, text: str) -> str:
         outside = False
 
         def value(mark: re.Match[str]) -> str:
@@ -64,7 +65,7 @@ class Interpolation:
                     raise _Unresolved('"${" without "}": write "$${" for the characters')
                 return self._value(mark[1], node.origin.source.folder)
             except _Unresolved as error:
-                report(node.fault(str(error)))
+                self._report(node.fault(str(error)))
                 return ""
 
         result = _MARK.sub(value, text)

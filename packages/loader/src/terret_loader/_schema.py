@@ -1,9 +1,10 @@
 """Configurations against the models of their plugins: faults with positions, paths, secrets."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from pydantic import BaseModel, SecretStr
 
@@ -38,13 +39,24 @@ def validate(plugin: Plugin, node: Node, config: object, report: Report) -> Base
 
 
 def settle(
+    value: BaseModel, given: Mapping[str, object], node: Node, folder: Path, secrets: set[str]
+) -> dict[str, object]:
+    """Gives a configuration with its relative paths made absolute.
+
+    A path that a file gives begins at that file, a default at `folder`. `value` is the validated
+    form of `given`. Texts from outside that became secrets are added to `secrets`.
+    """
+    defaults = {
+        field.alias or name: os.path.normpath(os.path.join(folder, path))
+        for name, field in type(value).model_fields.items()
+        if name not in value.model_fields_set and isinstance(path := getattr(value, name), PurePath)
+    }
+    return {**defaults, **_members(value, given, node, secrets)}
+
+
+def _members(
     value: object, given: Mapping[str, object], node: Node, secrets: set[str]
 ) -> dict[str, object]:
-    """Gives a configuration with its relative paths made absolute, each from its own file.
-
-    `value` is the validated form of `given`. Texts from outside that became secrets are added to
-    `secrets`.
-    """
     return {
         key: _settled(_member(value, key), item, node.items[canonical(key)], secrets)
         for key, item in given.items()
@@ -55,9 +67,10 @@ def _settled(value: object, given: object, node: Node, secrets: set[str]) -> obj
     if isinstance(value, SecretStr) and isinstance(given, Interpolated):
         secrets.add(str(given))
     elif isinstance(value, PurePath) and isinstance(given, str):
-        return str(node.origin.source.folder / PurePath(value))
+        path = os.path.join(node.origin.source.folder, os.path.expanduser(value))
+        return os.path.normpath(path)
     elif isinstance(given, dict):
-        return settle(value, given, node, secrets)
+        return _members(value, given, node, secrets)
     elif isinstance(given, list) and isinstance(value, list | tuple) and len(value) == len(given):
         nodes = node.value if isinstance(node.value, tuple) else ()
         return [_settled(*item, secrets) for item in zip(value, given, nodes, strict=True)]

@@ -1,9 +1,11 @@
 """The service `loader`: it starts a harness, keeps it like its document, and says what is wrong."""
 
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +21,11 @@ from terret_context import (
     ServiceKey,
     plugin,
 )
-from terret_loader._document import Node, bare, from_plain
+from terret_loader._document import Node, bare
 from terret_loader._entries import Entry, normalise
 from terret_loader._faults import Fault, HarnessConfigError, Source, in_file_order
 from terret_loader._host import Hooks, load_hooks
-from terret_loader._merging import merge_layers, nest, path_keys
+from terret_loader._merging import merge, value_layer
 from terret_loader._plan import Checker, Plan, blocking
 from terret_loader._records import Records
 from terret_loader._tree import Diff, EntryChange, Tree
@@ -83,7 +85,7 @@ class Loader(Service, key="loader"):
 
         Raises `HarnessConfigError` if an entry that is not optional does not run then.
         """
-        self._root.installed_hint(self._hint)
+        self._root.installed_hint(self._checker.resolver.providers)
         await self._apply(plan)
         self._require_running()
         self.ctx.provide(READY, True)
@@ -125,10 +127,12 @@ class Loader(Service, key="loader"):
         mounted, for any fault of an entry that is not optional.
         """
         faults: list[Fault] = []
-        if not isinstance(entries, Node):
-            entries = from_plain(entries, Source.of_file(base), path="plugins", name="plugins")
-        merged = merge_layers([normalise(entries, faults.append)], faults.append, faults.append)
-        plan = self._checker.entries(merged)
+        if isinstance(entries, Node):
+            layer: Node | None = normalise(entries, faults.append)
+        else:
+            layer = value_layer("plugins", json.dumps(entries), _source(base), faults.append)
+        assert layer is not None
+        plan = self._checker.entries(merge(None, layer, faults.append, faults.append))
         if found := blocking([*faults, *plan.faults], safe=False):
             raise HarnessConfigError(found)
         self.records.hide(plan.secrets)
@@ -188,20 +192,11 @@ class Loader(Service, key="loader"):
         missing = self._root.explain(fiber).missing
         return "; ".join(why for key, why in missing if key != READY.name)
 
-    def _hint(self, key: str) -> str:
-        names = ", ".join(self._checker.resolver.providers(key))
-        return f" (installed: {names})" if names else ""
-
-    def _source(self) -> Source:
-        folder = self._path.absolute().parent
-        return Source(label="runtime", folder=folder, order=sys.maxsize, positions=False)
-
     def _layer(self, path: str, value: object) -> Node:
-        keys = path_keys(path)
-        node = from_plain(value, self._source(), path=".".join(keys), name=keys[-1])
         faults: list[Fault] = []
-        layer = normalise(nest(keys[1:], node), faults.append)
-        if faults:
+        source = replace(_source(self._path), label="runtime")
+        layer = value_layer(path, json.dumps(value), source, faults.append)
+        if layer is None or faults:
             raise HarnessConfigError(faults)
         return layer
 
@@ -265,6 +260,11 @@ async def open_harness(
             yield root
     finally:
         checker.resolver.close()
+
+
+def _source(path: Path) -> Source:
+    """Makes the source of values that have no position in a file."""
+    return replace(Source.of_file(path, order=sys.maxsize), positions=False)
 
 
 def _covered(layer: Node, document: Node | None) -> object:
