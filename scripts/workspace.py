@@ -37,16 +37,22 @@ class Member:
         return self.distribution.replace("-", "_")
 
     @property
-    def source(self) -> Path:
-        return self.folder / "src" / self.module
+    def all_modules(self) -> list[str]:
+        """The import packages of its wheel; most have one."""
+        names = self.pyproject["tool"]["uv"]["build-backend"]["module-name"]
+        return [names] if isinstance(names, str) else names
+
+    @property
+    def front_page(self) -> Path:
+        return self.folder / "src" / self.module / "__init__.py"
 
     @property
     def place(self) -> str:
         return self.folder.relative_to(ROOT).as_posix()
 
     @property
-    def modules(self) -> list[Path]:
-        return sorted(self.source.rglob("*.py"))
+    def sources(self) -> list[Path]:
+        return sorted((self.folder / "src").rglob("*.py"))
 
     @property
     def tests(self) -> list[Path]:

@@ -8,7 +8,7 @@ from importlib.metadata import packages_distributions
 from workspace import Member, imported_modules, members, normalise, parse, where
 
 MEMBERS = members()
-OWN = {member.module: member.distribution for member in MEMBERS}
+OWN = {module: member.distribution for member in MEMBERS for module in member.all_modules}
 
 COMES_WITH = {"pydantic_core": "pydantic"}  # pydantic requires exactly one version of it
 MOUNTED_BY_NAME = {
@@ -34,10 +34,10 @@ def installed_modules() -> dict[str, set[str]]:
 
 
 def foreign_imports(member: Member) -> Iterator[tuple[str, str]]:
-    for path in member.modules:
+    for path in member.sources:
         for line, dotted in imported_modules(parse(path)):
             module = dotted.partition(".")[0]
-            if module not in sys.stdlib_module_names and module != member.module:
+            if module not in {*sys.stdlib_module_names, *member.all_modules}:
                 yield where(path, line), module
 
 
@@ -76,9 +76,9 @@ def test_no_private_module_of_another_distribution_is_imported() -> None:
     private = [
         f"{where(path, line)}: {dotted}"
         for member in MEMBERS
-        for path in member.modules + member.tests
+        for path in member.sources + member.tests
         for line, dotted in imported_modules(parse(path))
-        if dotted.partition(".")[0] in OWN.keys() - {member.module} and private_part(dotted)
+        if dotted.partition(".")[0] in OWN.keys() - {*member.all_modules} and private_part(dotted)
     ]
     assert not private, "\n".join(private)
 

@@ -6,8 +6,8 @@ from workspace import ROOT, Member, members, root_pyproject, split_requirement, 
 
 MEMBERS = members()
 SETTINGS = root_pyproject()
-MODULES = {member.module for member in MEMBERS}
-PLUGINS = {member.module for member in MEMBERS if member.is_plugin}
+MODULES = {module for member in MEMBERS for module in member.all_modules}
+PLUGINS = {module for member in MEMBERS if member.is_plugin for module in member.all_modules}
 
 
 def contract(name: str) -> dict[str, list[str]]:
@@ -52,10 +52,11 @@ def test_names_follow_the_layout_rule() -> None:
         project = member.pyproject["project"]
         if project["name"] != member.distribution:
             faults.append(f"{member.place}: the distribution is called {member.distribution}")
-        if [path.name for path in (member.folder / "src").iterdir()] != [member.module]:
-            faults.append(f"{member.place}: src holds {member.module} and nothing else")
-        if not (member.source / "py.typed").exists():
-            faults.append(f"{member.place}: py.typed is missing")
+        if member.module not in member.all_modules:
+            faults.append(f"{member.place}: the import package is called {member.module}")
+        typed = {path.parent.name for path in (member.folder / "src").glob("*/py.typed")}
+        if typed != set(member.all_modules):
+            faults.append(f"{member.place}: src holds {member.all_modules}, each with py.typed")
         faults += entry_point_faults(member)
     assert not faults, "\n".join(faults)
 

@@ -9,8 +9,8 @@ import pytest
 
 from workspace import ROOT, imported_modules, members, parse, tracked_files, where
 
-SOURCES = [path for member in members() for path in member.modules]
-FRONT_PAGES = [member.source / "__init__.py" for member in members()]
+SOURCES = [path for member in members() for path in member.sources]
+FRONT_PAGES = [member.front_page for member in members()]
 
 LONG_MODULES: dict[str, str] = {}
 CATCHES_EVERYTHING: dict[str, str] = {
@@ -19,10 +19,12 @@ CATCHES_EVERYTHING: dict[str, str] = {
         "_actor": "throws what ended a scope of a body into that body; hands exit requests on",
         "_async_effects": "carries what ends a manager through those around it",
         "_effects": "stores exit requests of plugin code, which end the container in order",
+        "_tasks": "the same, for tasks",
+        "_transitions": "the same, for plain bodies",
     }.items()
 }
 TYPE_CHECKING_BLOCKS: dict[str, str] = {
-    "packages/context/src/terret_context/_context.py": "hides sugar lookups from type checkers",
+    "packages/context/src/terret_context/_lookup.py": "hides sugar lookups from type checkers",
 }
 
 
@@ -63,7 +65,8 @@ def front_page_faults(path: Path) -> Iterator[str]:
     for statement in parse(path).body[1:]:
         match statement:
             case ast.ImportFrom(names=names):
-                imported |= {alias.asname or alias.name for alias in names}
+                named = {alias.asname or alias.name for alias in names}
+                imported |= {name for name in named if not name.startswith("_")}
             case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
                 exported = set(ast.literal_eval(value))
             case _:
