@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from ._calls import ToolRun
 from ._errors import Violation, ViolationError
@@ -61,7 +61,7 @@ class Signature:
             parsed = self._model.model_validate_json(to_json(arguments))
         except ValidationError as error:
             found = [
-                Violation(_pointer(each["loc"], arguments), each["msg"])
+                Violation(_pointer(each, arguments), each["msg"])
                 for each in error.errors(include_url=False, include_context=False)
             ]
             raise ViolationError(tuple(found)) from None
@@ -92,15 +92,15 @@ def _field(parameter: inspect.Parameter, documented: str | None) -> tuple[Any, A
     return Annotated[annotation, named], default
 
 
-def _pointer(loc: tuple[int | str, ...], value: Any) -> str:
+def _pointer(error: ErrorDetails, value: Any) -> str:
     """Leaves the names of union members out, which are no part of the value."""
     path: list[int | str] = []
-    for position, key in enumerate(loc):
-        last = position == len(loc) - 1
+    missing = len(error["loc"]) if error["type"] == "missing" else 0
+    for position, key in enumerate(error["loc"], start=1):
         try:
             value = value[key]
         except (TypeError, LookupError):
-            if not (last and isinstance(value, dict)):
+            if position != missing:
                 continue
         path.append(key)
     return pointer_of(path)
