@@ -62,7 +62,7 @@ from ._payloads import (
     StopQuestion,
     TurnStopping,
 )
-from ._publication import publish_agent, publish_agent_nowait, stored_session
+from ._publication import LoopFactory, publish_agent, publish_agent_nowait, stored_session
 from ._selection import ModelSelection, install_model_selection
 from ._service import Agents
 from ._start import CONFIG_START_FAILED, ConfigStartFailed, start_agents
@@ -124,6 +124,7 @@ __all__ = [
     "InputClaimed",
     "InputDiscarded",
     "InputQueued",
+    "LoopFactory",
     "MaintenanceAbortedError",
     "ModelSelection",
     "NoFactoryError",

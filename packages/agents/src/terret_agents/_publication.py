@@ -1,5 +1,6 @@
 """The birth and the end of an agent, the same for every loop."""
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Literal, Self, TypeAlias
@@ -9,11 +10,11 @@ import anyio
 from terret_context import Context, Effect, Fiber
 from terret_sessions import SESSION_PERSISTENCE, Session, Sessions
 
-from ._agent import DISPOSED, Agent
+from ._agent import DISPOSED, Agent, AgentOptions
 from ._base import AgentBase
 from ._errors import AgentDisposedError, NoPersistenceError
 from ._events import SESSION_START
-from ._factory import AgentHandle, Setup
+from ._factory import AgentHandle, CreateOptions, ResumeOptions, Setup
 from ._payloads import SessionStart
 from ._service import Agents, agent_of
 
@@ -74,6 +75,35 @@ def stored_session(ctx: Context, session_id: str) -> AbstractAsyncContextManager
     if persistence is None:
         raise NoPersistenceError(session_id)
     return persistence.prepare(session_id)
+
+
+class LoopFactory:
+    """The usual `AgentFactory`: it opens the session, and `make` makes the agent over it.
+
+    `make(session, options)` gives an agent whose context is still missing; `ctx` is the loop's own.
+    """
+
+    def __init__(
+        self, ctx: Context, make: Callable[[Session, AgentOptions | None], AgentBase]
+    ) -> None:
+        self._ctx = ctx
+        self._make = make
+
+    async def create_agent(self, owner_ctx: Context, options: CreateOptions) -> AgentHandle:
+        """See `AgentFactory.create_agent`."""
+        session = self._ctx[Sessions].prepare(
+            options.session_id, seed=options.seed, meta=options.meta
+        )
+        agent = self._make(session, options.agent_options)
+        return await publish_agent(owner_ctx, self._ctx, agent, setup=options.setup)
+
+    async def resume(self, owner_ctx: Context, options: ResumeOptions) -> AgentHandle:
+        """See `AgentFactory.resume`."""
+        async with stored_session(self._ctx, options.resume_session_id) as session:
+            agent = self._make(session, options.agent_options)
+            return await publish_agent(
+                owner_ctx, self._ctx, agent, setup=options.setup, source="resume"
+            )
 
 
 class _Life:

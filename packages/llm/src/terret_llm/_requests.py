@@ -118,6 +118,32 @@ class GenerateOptions:
     purpose: Purpose | None = None
     _marked: int = field(default=0, init=False, repr=False, compare=False)
 
+    @classmethod
+    def of(
+        cls,
+        config: LlmCallConfig,
+        *,
+        messages: Sequence[Message],
+        system: str | None = None,
+        tools: tuple[ToolSchema, ...] = (),
+        session_id: str | None = None,
+        purpose: Purpose | None = None,
+    ) -> "GenerateOptions":
+        """The request that sends this content with a config."""
+        return cls(
+            provider=config.provider,
+            model=config.model,
+            messages=messages,
+            system=system,
+            tools=tools,
+            reasoning_effort=config.reasoning_effort,
+            temperature=config.temperature,
+            max_tokens=config.max_tokens,
+            stop=config.stop,
+            session_id=session_id,
+            purpose=purpose,
+        )
+
     @property
     def config(self) -> LlmCallConfig:
         """The request without its content."""

@@ -38,9 +38,9 @@ def _main(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        from . import __version__
+        from importlib.metadata import version as installed
 
-        typer.echo(f"terret {__version__}")
+        typer.echo(f"terret {installed('terret')}")
         raise typer.Exit
 
 

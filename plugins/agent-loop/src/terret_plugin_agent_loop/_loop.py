@@ -229,16 +229,11 @@ class LoopAgent(TurnAgent):
         config = config if call is None else call.config
         self._requests.record(config, call, prompt)
         history = self.session.derive_messages()
-        request = GenerateOptions(
-            provider=config.provider,
-            model=config.model,
+        request = GenerateOptions.of(
+            config,
             messages=(*prompt.prefix, *history) if prompt.prefix else history,
             system=prompt.system or None,
             tools=prompt.assembly.tools,
-            reasoning_effort=config.reasoning_effort,
-            temperature=config.temperature,
-            max_tokens=config.max_tokens,
-            stop=config.stop,
             session_id=self.id,
         )
         return mark_loop_request(request), call

@@ -5,15 +5,11 @@ from pydantic import PositiveInt
 from terret_agents import (
     Agent,
     AgentEntries,
-    AgentHandle,
     AgentOptions,
     Agents,
-    CreateOptions,
-    ResumeOptions,
-    publish_agent,
+    LoopFactory,
     publish_agent_nowait,
     start_agents,
-    stored_session,
 )
 from terret_context import Config, Context, Service
 from terret_llm import HarnessError, Llm, LlmCallConfig
@@ -49,7 +45,7 @@ class AgentLoop(
     def init(self) -> None:
         """Registers the loop; configured agents start when the harness is ready."""
         ctx = self.ctx
-        ctx[Agents].set_factory(self)
+        ctx[Agents].set_factory(LoopFactory(ctx, self._agent))
         for name, value in (("provider", _provider), ("model", self._model), ("cwd", _cwd)):
             ctx[SystemPrompt].variable(name, value)
         ctx.on_update(self._take_over)
@@ -66,22 +62,6 @@ class AgentLoop(
         session = self.ctx[Sessions].prepare(session_id, meta=meta)
         agent = self._agent(session, options)
         return publish_agent_nowait(self.caller, self.ctx, agent).agent
-
-    async def create_agent(self, owner_ctx: Context, options: CreateOptions) -> AgentHandle:
-        """See `AgentFactory.create_agent`."""
-        session = self.ctx[Sessions].prepare(
-            options.session_id, seed=options.seed, meta=options.meta
-        )
-        agent = self._agent(session, options.agent_options)
-        return await publish_agent(owner_ctx, self.ctx, agent, setup=options.setup)
-
-    async def resume(self, owner_ctx: Context, options: ResumeOptions) -> AgentHandle:
-        """See `AgentFactory.resume`."""
-        async with stored_session(self.ctx, options.resume_session_id) as session:
-            agent = self._agent(session, options.agent_options)
-            return await publish_agent(
-                owner_ctx, self.ctx, agent, setup=options.setup, source="resume"
-            )
 
     def _agent(self, session: Session, options: AgentOptions | None) -> LoopAgent:
         return LoopAgent(self.ctx, session, options, lambda: self._max_parallel_tool_calls)
