@@ -5,8 +5,42 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from workspace import ROOT, members, root_pyproject
+
+ECHO: Final = """
+from terret_context import Context, plugin
+from terret_llm import BlockEnd, BlockStart, Finish, FinishChunk
+from terret_llm import Llm, LlmAdapter, TextBlock, TextDelta
+
+
+class EchoAdapter(LlmAdapter):
+    async def stream(self, request):
+        text = request.messages[-1].text
+        yield BlockStart(0, "text")
+        yield TextDelta(0, text)
+        yield BlockEnd(0, TextBlock(text))
+        yield FinishChunk(Finish.stop())
+
+
+@plugin(inject=(Llm,))
+def echo(ctx: Context) -> None:
+    ctx[Llm].register_adapter("echo", EchoAdapter())
+"""
+
+HARNESS: Final = """
+plugins:
+  llm: {}
+  sessions: {}
+  system-prompt: {}
+  agents: {}
+  tools: {}
+  session-jsonl: {}
+  tools-demo: {}
+  echo: {use: ./echo.py}
+  agent-loop: {agents: [{id: main, provider: echo, model: echo}]}
+"""
 
 
 def main() -> None:
@@ -44,16 +78,25 @@ def install(names: Sequence[str], python: Path, wheels: Path) -> None:
 
 
 def use_terret(python: Path, place: Path) -> None:
-    """Run the installed command line."""
+    """Run the installed command line, and with it an agent."""
     terret = str(python.parent / "terret")
     run([terret, "--version"], cwd=place)
     run([terret, "plugin", "list"], cwd=place)
+    (place / "echo.py").write_text(ECHO, "utf-8")
+    (place / "harness.yml").write_text(HARNESS, "utf-8")
+    run([terret, "config", "check"], cwd=place)
+    answer = run([terret, "run", "Is anybody there?"], cwd=place)
+    assert answer == "Is anybody there?\n", answer
 
 
-def run(command: Sequence[str], *, cwd: Path) -> None:
-    """Run a command, shown before it starts; its failure ends the test."""
+def run(command: Sequence[str], *, cwd: Path) -> str:
+    """Run a command, shown with what it prints; its failure ends the test."""
     print("$", " ".join(command).replace(str(cwd), "."), flush=True)
-    subprocess.run(command, cwd=cwd, check=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        command, cwd=cwd, check=True, stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE
+    )
+    print(done.stdout, end="", flush=True)
+    return done.stdout
 
 
 if __name__ == "__main__":
