@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 import anyio
 
-from terret_context import Context, Effect, Service, scope_chain, scope_of
+from terret_context import Config, Context, Effect, Service, scope_chain, scope_of
 
 from ._agent import Agent, AgentOptions
 from ._attempts import while_admitted
@@ -31,11 +31,19 @@ class _Registration:
         self.gone = anyio.Event()
 
 
-class Agents(Service, key="agents"):
+class AgentsConfig(Config):
+    """Configuration of the entry `agents`."""
+
+    autostart: bool = True
+    """Whether the agents in the configuration start with the harness; else they are only known."""
+
+
+class Agents(Service, key="agents", config=AgentsConfig):
     """Creates agents through the mounted loop and knows the live ones."""
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, config: AgentsConfig) -> None:
         super().__init__(ctx)
+        self._autostart = config.autostart
         self._factory: tuple[AgentFactory, Context] | None = None
         self._live: dict[str, _Registration] = {}
         self._configured: dict[str, tuple[AgentEntry, Context]] = {}
@@ -162,6 +170,11 @@ class Agents(Service, key="agents"):
         return self.caller.effect(
             lambda: self._know(tuple(entries), self.caller), label="configured agents"
         )
+
+    @property
+    def autostart(self) -> bool:
+        """Whether configured agents start with the harness."""
+        return self._autostart
 
     def entries(self) -> tuple[AgentEntry, ...]:
         """Returns the agents that the configuration lists, started or not."""

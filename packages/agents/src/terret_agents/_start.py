@@ -35,11 +35,12 @@ async def start_agents(ctx: Context, entries: Sequence[AgentEntry]) -> None:
 
     A loop calls it inside `ctx.inject(("ready",), ...)`, so that everything else of the file is
     there; a host without the loader calls it itself. An agent that cannot start is reported by
-    `agent-loop/config-start-failed` and a warning; the others start.
+    `agent-loop/config-start-failed` and a warning; the others start. With `autostart: false` on
+    the entry `agents` they are only made known: `Agents.start` starts one.
     """
     agents = ctx[Agents]
     agents.configure(entries)
-    for entry in entries:
+    for entry in entries if agents.autostart else ():
         try:
             await agents.start(entry.id)
         except Exception as error:
