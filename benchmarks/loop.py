@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 
 import anyio
@@ -104,7 +105,8 @@ def model_server() -> Iterator[str]:
 
 def processor_rows(url: str) -> Iterator[Row]:
     """Yield processor time per turn of one chunk, and per further chunk of a long answer."""
-    best = dict.fromkeys([(side, chunks) for side in (bare, terret) for chunks in (1, CHUNKS)], 1e9)
+    cases: list[tuple[Side, int]] = [(s, n) for s in (bare, terret) for n in (1, CHUNKS)]
+    best = dict.fromkeys(cases, inf)
     for _ in range(ROUNDS):
         for side, chunks in best:
             seconds = anyio.run(side, url, chunks)
