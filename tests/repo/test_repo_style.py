@@ -67,7 +67,10 @@ def front_page_faults(path: Path) -> Iterator[str]:
             case ast.ImportFrom(names=names):
                 named = {alias.asname or alias.name for alias in names}
                 imported |= {name for name in named if not name.startswith("_")}
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+            case (
+                ast.Assign(targets=[ast.Name(id="__all__")], value=ast.expr() as value)
+                | ast.AnnAssign(target=ast.Name(id="__all__"), value=ast.expr() as value)
+            ):
                 exported = set(ast.literal_eval(value))
             case _:
                 yield f"{where(path, statement.lineno)}: belongs into a private module"
