@@ -361,3 +361,57 @@ def test_a_decoder_takes_payloads_of_any_framing() -> None:
     assert decoder.answered
     assert not decoder.finished
     assert decoder.close()[-1] == FinishChunk(Finish.stop())
+
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+anything = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+def shaped(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return anything | st.fixed_dictionaries({}, optional=fields)
+
+
+functions = shaped(name=anything, arguments=anything)
+tool_calls = anything | st.lists(shaped(index=anything, id=anything, function=functions))
+parts = anything | st.lists(shaped(type=anything, text=anything, thinking=anything))
+deltas = shaped(
+    content=parts,
+    reasoning=anything,
+    refusal=anything,
+    tool_calls=tool_calls,
+    function_call=functions,
+)
+choices = anything | st.lists(shaped(delta=deltas, message=deltas, finish_reason=anything))
+payloads = shaped(choices=choices, usage=shaped(prompt_tokens=anything), error=anything)
+
+
+@given(st.lists(payloads, max_size=4), st.booleans())
+def test_no_payload_breaks_the_decoder_or_the_grammar(sent: list[Any], done: bool) -> None:
+    """B-024, B-025, B-027, B-089: starts before deltas, one end each, one finish at the end."""
+    chunks = decoded(*map(event, sent), DONE if done else b"")
+    started: set[int] = set()
+    ended: set[int] = set()
+    for chunk in chunks[:-1]:
+        if isinstance(chunk, BlockStart):
+            assert chunk.index not in started
+            started.add(chunk.index)
+        elif isinstance(chunk, BlockEnd):
+            assert chunk.index in started - ended
+            ended.add(chunk.index)
+        elif not isinstance(chunk, UsageChunk):
+            assert getattr(chunk, "index", None) in started - ended
+    assert [chunk.type for chunk in chunks].count("finish") == 1
+    assert isinstance(chunks[-1], FinishChunk)
+    assert chunks[-1].finish.failed or started == ended
+
+
+@given(anything, st.integers(400, 599))
+def test_any_error_body_gives_a_failure(body: Any, status: int) -> None:
+    """B-116: whatever its shape, the status and a bounded text survive."""
+    found = ProviderErrors("here").of_response(status, {}, json.dumps(body).encode())
+    assert found.status == status
+    assert len(found.message) < 560

@@ -189,6 +189,21 @@ async def test_the_finish_is_the_last_chunk_and_is_never_missing() -> None:
     assert last.finish.failure.code == "STREAM_CLOSED"
 
 
+async def test_a_stream_that_is_no_generator_is_a_finish_that_says_so() -> None:
+    """An adapter written with `return` instead of `yield`."""
+
+    class Returning(Echo):
+        def stream(self, request: GenerateOptions) -> Any:
+            return [STOP]
+
+    async with running(echo=Returning()) as (_, llm):
+        [finish] = await collected(llm.stream(request()))
+    assert isinstance(finish, FinishChunk)
+    assert finish.finish.failure is not None
+    assert finish.finish.failure.code == "INVALID_ADAPTER"
+    assert "async generator function; it returned list" in finish.finish.failure.message
+
+
 async def test_a_listeners_exception_stays_an_exception() -> None:
     """M-024: it is not offered as a failed request."""
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -26,6 +27,7 @@ from terret_llm import (
     TextDelta,
     create_user_message,
 )
+from terret_loader import open_harness
 from terret_plugin_llm_openai import OpenAiConfig, llm_openai
 
 Script = Callable[[SocketStream], Awaitable[None]]
@@ -378,6 +380,20 @@ async def test_the_provider_goes_with_the_plugin() -> None:
         assert [info.name for info in root[Llm].list_providers()] == ["mine"]
         await fiber.dispose()
         assert root[Llm].list_providers() == ()
+
+
+async def test_a_harness_file_mounts_it(tmp_path: Path) -> None:
+    """Two servers are two entries of the same plugin."""
+    file = tmp_path / "harness.yml"
+    file.write_text(
+        "plugins:\n"
+        "  llm: {}\n"
+        "  llm-openai: {model: gpt-5}\n"
+        "  local: {use: llm-openai, provider: qwen, baseUrl: 'http://localhost:1/v1'}\n"
+    )
+    async with open_harness(file) as root:
+        names = {info.name for info in root[Llm].list_providers()}
+    assert names == {"openai", "qwen"}
 
 
 @pytest.mark.parametrize(

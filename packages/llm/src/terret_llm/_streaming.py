@@ -1,9 +1,9 @@
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
 
 from ._adapter import LlmAdapter
 from ._chunks import FinishChunk
-from ._errors import failure_of
+from ._errors import HarnessError, failure_of
 from ._events import Chunks
 from ._messages import Message
 from ._outcomes import Finish, LlmFailure
@@ -20,7 +20,7 @@ async def contained(
     Cancellation is no failure and passes. A failing cleanup is raised.
     """
     try:
-        chunks = stream(request)
+        chunks = _generator(stream(request), request.provider)
     except Exception as error:
         yield _failed(error)
         return
@@ -67,6 +67,16 @@ def for_adapter(
     )
     stripped = replace(request, messages=messages)
     return mark_loop_request(stripped) if is_loop_request(request) else stripped
+
+
+def _generator(chunks: Chunks, provider: str) -> Chunks:
+    if not isinstance(chunks, AsyncGenerator):
+        raise HarnessError(
+            f"`stream` of the adapter of provider {provider!r} must be an async generator "
+            f"function; it returned {type(chunks).__name__}",
+            "INVALID_ADAPTER",
+        )
+    return chunks
 
 
 def _failed(error: Exception) -> FinishChunk:
