@@ -128,14 +128,24 @@ class Container(Context):
         return self.effect(add, label="mount check")
 
     @asynccontextmanager
-    async def batch(self) -> AsyncIterator[None]:
-        """Applies many changes as one: no load starts inside; leaving it settles them."""
-        self._kernel.hold_loads()
+    async def batch(self) -> AsyncIterator[list[Fiber]]:
+        """Applies many changes as one: no load starts inside; leaving it settles them.
+
+        The yielded list then holds the fibers that failed on the way. Whoever runs the batch has
+        their errors, so they are not logged as well.
+        """
+        kernel = self._kernel
+        outer, kernel.failures = kernel.failures, []
+        failed = kernel.failures
         try:
-            yield
+            kernel.hold_loads()
+            try:
+                yield failed
+            finally:
+                kernel.release_loads()
+            await self.settle()
         finally:
-            self._kernel.release_loads()
-        await self.settle()
+            kernel.failures = outer
 
     def installed_hint(self, fn: Callable[[str], Sequence[str]]) -> Effect:
         """Lets `fn(key)` say which installed plugins would provide a key that nobody provides."""

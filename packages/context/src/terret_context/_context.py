@@ -118,7 +118,7 @@ class Context(Lookup, Emitter):
         self._kernel.emit(PLUGIN, fiber)
         if fiber.error is not None and not fiber.retiring:
             fiber.set_state(FAILED)
-            self._kernel.report(fiber, fiber.error, "configuration")
+            self._kernel.failed(fiber)
         self._kernel.touch(fiber)
         return fiber
 

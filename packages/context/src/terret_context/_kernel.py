@@ -89,6 +89,7 @@ class Kernel:
         self.choose: Callable[[Lane], Any] = deque.popleft  # tests put other schedulers here
         self.done = anyio.Event()
         self.fatal_error: BaseException | None = None
+        self.failures: list[Fiber] | None = None
         self.cancel_block: Callable[[], None] = lambda: None
         self._urgent: Lane = deque()
         self._loads: Lane = deque()
@@ -298,8 +299,8 @@ class Kernel:
                 self._forget(fiber)
             else:
                 self.touch(fiber)
-            if state is FAILED and fiber.error is not None and not fiber.observers:
-                self.report(fiber, fiber.error, "plugin")
+            if state is FAILED:
+                self.failed(fiber)
             if not fiber.check_waiters and fiber is not self.root:
                 for error in flatten(fiber.teardown_errors):
                     self.report(fiber, error, "teardown")
@@ -307,6 +308,15 @@ class Kernel:
         for other in waiting:
             self.resume(other, None, None)
         fiber.notify()
+
+    def failed(self, fiber: Fiber) -> None:
+        """Gives the error of a FAILED fiber to those who wait for it, to a batch, or to the log."""
+        if fiber.observers or fiber.error is None:
+            return
+        if self.failures is not None:
+            self.failures.append(fiber)
+        else:
+            self.report(fiber, fiber.error, "loading")
 
     def adopt(self, fiber: Fiber) -> None:
         """Enters a new fiber into the indexes."""

@@ -30,7 +30,9 @@ async def run_chat(boot: Boot, name: str | None, session: str | None) -> int:
             boot.open(start_agents=session is None) as root,
         ):
             agent = await start_agent(root, choose(name, agent_names(root)), session)
-            screen = Screen(agent.id, stream=True, quiet=boot.quiet, broken=everything.cancel)
+            screen = Screen(
+                agent.id, sys.stdout, stream=True, quiet=boot.quiet, broken=everything.cancel
+            )
             root.on(EVENT, screen)
             root.on(LOADING, screen.loading)
             say(f"session {agent.id}; {_HELP}")

@@ -1,7 +1,7 @@
 """What a turn shows: the answer on standard output, everything else on standard error."""
 
-import sys
 from collections.abc import Callable
+from typing import TextIO
 
 import typer
 
@@ -38,15 +38,17 @@ class Screen:
 
     Args:
         session_id: the session to follow; events of others are not shown.
+        out: where the answer goes.
         stream: print the answer piece by piece, as for a terminal, else once at its end.
         rows: print the log itself, one JSON object a line, in place of the answer.
         quiet: keep standard error for errors.
-        broken: called when nobody reads standard output any more.
+        broken: called when nobody reads `out` any more.
     """
 
     def __init__(
         self,
         session_id: str,
+        out: TextIO,
         *,
         stream: bool,
         rows: bool = False,
@@ -56,6 +58,7 @@ class Screen:
         self.reason: TurnEndReason | None = None
         self.is_broken = False
         self._session_id = session_id
+        self._out = out
         self._stream = stream and not rows
         self._rows = rows
         self._quiet = quiet
@@ -113,8 +116,8 @@ class Screen:
         if not text or self.is_broken:
             return
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            self._out.write(text)
+            self._out.flush()
         except BrokenPipeError:
             self.is_broken = True
             self._broken()

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from typing import TextIO
 
 import anyio
 
@@ -69,23 +71,31 @@ def choose(name: str | None, names: Sequence[str]) -> str:
 async def run_turn(boot: Boot, request: Request) -> int:
     """Sends one message, prints the answer, and returns the exit code."""
     request.check()
-    with anyio.CancelScope() as everything:
+    out = sys.stdout
+    # Whatever a plugin or tool prints, nothing but the answer reaches standard output.
+    with redirect_stdout(sys.stderr), anyio.CancelScope() as everything:
         async with (
             interrupts(everything.cancel) as signals,
             boot.open(start_agents=request.session is None) as root,
         ):
             name, message = request.split(agent_names(root))
             agent = await start_agent(root, name, request.session)
-            return await _one_turn(boot, request, root, agent, message, signals)
+            return await _one_turn(boot, request, root, agent, message, signals, out)
     return signals.code or FAILED
 
 
 async def _one_turn(
-    boot: Boot, request: Request, root: Container, agent: Agent, message: str, signals: Interrupts
+    boot: Boot,
+    request: Request,
+    root: Container,
+    agent: Agent,
+    message: str,
+    signals: Interrupts,
+    out: TextIO,
 ) -> int:
     stop = lambda: agent.cancel(USER)  # noqa: E731 - both uses read better with a name
     screen = Screen(
-        agent.id, stream=sys.stdout.isatty(), rows=request.rows, quiet=boot.quiet, broken=stop
+        agent.id, out, stream=out.isatty(), rows=request.rows, quiet=boot.quiet, broken=stop
     )
     signals.stop = stop
     root.on(EVENT, screen)
