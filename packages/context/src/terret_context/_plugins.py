@@ -242,7 +242,7 @@ def _fault(model: type[BaseModel], detail: Mapping[str, object]) -> ConfigFault:
     wanted = _WANTED.get(kind.rpartition("_")[0])
     if wanted is not None and kind.endswith(("_type", "_parsing", "_from_float")):
         return ConfigFault(path, _wrong_type(wanted, detail["input"]))
-    message = str(detail["msg"])
+    message = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return ConfigFault(path, message[:1].lower() + message[1:])
 
 
