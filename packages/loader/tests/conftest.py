@@ -55,6 +55,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     def files(harness: str = "", **others: str) -> Path:
         named = {"harness.yml": harness, **{k.replace("__", "."): v for k, v in others.items()}}
         for name, text in named.items():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(dedent(text), encoding="utf-8")
         return tmp_path / "harness.yml"
 

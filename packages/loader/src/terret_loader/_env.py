@@ -8,7 +8,7 @@ from terret_loader._faults import Fault, HarnessConfigError, Origin, Source
 
 _LINE: Final = re.compile(
     r"""\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*
-    (?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s"'#](?:(?!\s\#).)*?)?)\s*(?:\s\#.*)?""",
+    (?:"((?:[^"\\]|\\.)*)"|'([^']*)'|((?:[^\s"'\#]|(?<==)\#)(?:(?!\s\#).)*?)?)\s*(?:\s\#.*)?""",
     re.VERBOSE,
 )
 _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}

@@ -1,6 +1,7 @@
 """Layers of entries: `extends`, the file, `--set`; one merged mapping comes out."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -120,7 +121,7 @@ def _listed(node: Node | None) -> tuple[Node, ...]:
 def flag_layer(flag: str, source: Source, report: Report) -> Node | None:
     """Makes the layer of one `--set PATH=VALUE`; reports if that is not what it is."""
     path, equals, text = flag.partition("=")
-    if equals:
+    if equals and all(re.split(r"[./]", path)):
         return value_layer(path, text, source, report)
     report(Fault(origin=Origin(source), path=path, message="expected PATH=VALUE"))
     return None

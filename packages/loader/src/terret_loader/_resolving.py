@@ -57,9 +57,10 @@ class Resolver:
     def _find(self, use: str, base: Path, known: Iterable[str]) -> Plugin:
         try:
             return as_plugin(self._object(use, base, known))
+        except UseError:
+            raise
         except TerretError as error:
-            message = str(error) if isinstance(error, UseError) else f"{use}: {error}"
-            raise UseError(message) from error
+            raise UseError(f"{use}: {error}") from error
 
     def _object(self, use: str, base: Path, known: Iterable[str]) -> object:
         file = re.fullmatch(r"((?:\.{0,2}/)?[^:]*\.py|\.{0,2}/[^:]*)(?::(\w+))?", use)

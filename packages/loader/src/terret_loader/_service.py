@@ -92,7 +92,7 @@ class Loader(Service, key="loader"):
         await self._root.settle()
         self._require_running()
         for fault in (*plan.warnings, *self.faults):
-            self.logger.warning("harness fault", fault=str(fault))
+            self.ctx.logger.warning("harness fault", fault=str(fault))
 
     async def reconcile(self, path: str | Path | None = None) -> tuple[Fault, ...]:
         """Reads the document again, or another one, and changes what is different.
@@ -160,9 +160,9 @@ class Loader(Service, key="loader"):
         return True
 
     def _reject(self, faults: Sequence[Fault]) -> bool:
-        self.faults = in_file_order([*self.faults, *faults])
+        self.faults = in_file_order([*self._running_faults(), *faults])
         for fault in faults:
-            self.logger.error("document not accepted", fault=str(fault))
+            self.ctx.logger.error("document not accepted", fault=str(fault))
         return False
 
     async def _apply(self, plan: Plan) -> Diff:
@@ -172,7 +172,7 @@ class Loader(Service, key="loader"):
             diff = self._tree.follow(plan.entries)
             for fiber, config in diff.updates:
                 await fiber.update(config)
-        self.faults = in_file_order([*plan.faults, *self._tree.faults(self._reason)])
+        self.faults = self._running_faults()
         for change in diff.changes:
             self.ctx.emit(ENTRY, change)
         return diff
@@ -183,9 +183,12 @@ class Loader(Service, key="loader"):
         return fault.entry in touched and not waits
 
     def _require_running(self) -> None:
-        self.faults = in_file_order([*self.plan.faults, *self._tree.faults(self._reason)])
+        self.faults = self._running_faults()
         if blocking(self.faults, safe=self._safe):
             raise HarnessConfigError(self.faults)
+
+    def _running_faults(self) -> tuple[Fault, ...]:
+        return in_file_order([*self.plan.faults, *self._tree.faults(self._reason)])
 
     def _reason(self, fiber: Fiber) -> str:
         """Says what a fiber waits for; nothing if that is only the end of the start."""
@@ -213,7 +216,7 @@ class Loader(Service, key="loader"):
         valid = self._valid_overrides(document)
         for path in [path for path, layer in self._overrides.items() if layer not in valid]:
             del self._overrides[path]
-            self.logger.warning("the file changed an overridden value and wins", path=path)
+            self.ctx.logger.warning("the file changed an overridden value and wins", path=path)
 
     def _adopt_updates(self) -> None:
         """Makes overrides of what code changed with `fiber.update`."""
