@@ -4,8 +4,8 @@ import graphlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from terret_loader._entries import Entry
-from terret_loader._faults import Fault
+from ._entries import Entry
+from ._faults import Fault
 
 
 def conflicts(entries: Sequence[Entry]) -> Iterator[Fault]:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import yaml
 
-from terret_loader._faults import Fault, Origin, Source
+from ._faults import Fault, Origin, Source
 
 Report: TypeAlias = Callable[[Fault], None]
 Scalar: TypeAlias = bool | int | float | str | None
@@ -90,7 +91,9 @@ def read_document(path: Path, source: Source, report: Report) -> Node | None:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        report(_not_utf8(data, error, source))
+        at = _end_of(data[: error.start].decode("utf-8-sig"), source)
+        message = f"not UTF-8 (byte 0x{data[error.start]:02x}): save the file as UTF-8"
+        report(Fault(origin=at, message=message, error=error))
         return None
     return parse(text, source, report)
 
@@ -140,21 +143,8 @@ def child_path(path: str, key: str | int) -> str:
     return f"{path}.{key}" if path else key
 
 
-class _Composer(
-    yaml.reader.Reader,
-    yaml.scanner.Scanner,
-    yaml.parser.Parser,
-    yaml.composer.Composer,
-    yaml.resolver.BaseResolver,
-):
+class _Composer(yaml.BaseLoader):
     """PyYAML up to its node graph, with the scalars of YAML 1.2."""
-
-    def __init__(self, text: str) -> None:
-        yaml.reader.Reader.__init__(self, text)
-        yaml.scanner.Scanner.__init__(self)
-        yaml.parser.Parser.__init__(self)
-        yaml.composer.Composer.__init__(self)
-        yaml.resolver.BaseResolver.__init__(self)
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
         if kind is yaml.ScalarNode and implicit[0]:
@@ -203,10 +193,11 @@ class _Builder:
                 for index, item in enumerate(raw.value)
             )
         form, convert = _CORE.get(tag, _CORE["str"])
-        try:
-            return convert(raw.value) if form.fullmatch(raw.value) else self._mismatch(raw, path)
-        except ValueError:
-            return self._mismatch(raw, path)
+        with suppress(ValueError):  # an integer of too many digits
+            if form.fullmatch(raw.value):
+                return convert(raw.value)
+        self._fault(raw, path, f"not a valid !!{tag}")
+        return None
 
     def _members(self, raw: yaml.MappingNode, path: str) -> dict[str, Node]:
         members: dict[str, Node] = {}
@@ -226,10 +217,6 @@ class _Builder:
                 continue
             members[canonical(key.value)] = self.build(value, path=here, name=key.value, at=at)
         return members
-
-    def _mismatch(self, raw: yaml.Node, path: str) -> Scalar:
-        self._fault(raw, path, f"not a valid {raw.tag.replace(_TAG, '!!')}")
-        return None
 
     def _spend(self, size: int, place: Origin) -> None:
         self._count += size
@@ -253,9 +240,8 @@ def _at(mark: yaml.Mark, source: Source) -> Origin:
 
 def _syntax_fault(error: yaml.YAMLError, text: str, source: Source) -> tuple[Origin, str]:
     if isinstance(error, yaml.reader.ReaderError):
-        before = text[: error.position]
-        at = Origin(source, before.count("\n") + 1, len(before) - before.rfind("\n"))
-        return at, f"the character U+{error.character:04X} is not allowed"
+        message = f"the character U+{error.character:04X} is not allowed"
+        return _end_of(text[: error.position], source), message
     assert isinstance(error, yaml.MarkedYAMLError)
     assert error.problem_mark is not None
     problem, begin = str(error.problem), error.context_mark
@@ -266,9 +252,5 @@ def _syntax_fault(error: yaml.YAMLError, text: str, source: Source) -> tuple[Ori
     return _at(error.problem_mark, source), f"not valid YAML: {problem}"
 
 
-def _not_utf8(data: bytes, error: UnicodeDecodeError, source: Source) -> Fault:
-    begin = data.rfind(b"\n", 0, error.start) + 1
-    line = data.count(b"\n", 0, error.start) + 1
-    column = len(data[begin : error.start].decode("utf-8", "replace")) + 1
-    message = f"not UTF-8 (byte 0x{data[error.start]:02x}): save the file as UTF-8"
-    return Fault(origin=Origin(source, line, column), message=message, error=error)
+def _end_of(text: str, source: Source) -> Origin:
+    return Origin(source, text.count("\n") + 1, len(text) - text.rfind("\n"))

@@ -9,8 +9,9 @@ from typing import Final
 from pydantic import Field
 
 from terret_context import Config, Plugin
-from terret_loader._document import Node, Report
-from terret_loader._faults import Origin
+
+from ._document import Node, Report
+from ._faults import Origin
 
 ENTRY_KEYS: Final = ("config", "enabled", "inject", "isolate", "optional", "plugins", "use")
 

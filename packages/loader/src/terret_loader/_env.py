@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from terret_loader._faults import Fault, HarnessConfigError, Origin, Source
+from ._faults import Fault, HarnessConfigError, Origin, Source
 
 _LINE: Final = re.compile(
     r"""\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*

@@ -9,9 +9,10 @@ from typing import Final
 import pluggy
 
 from terret_context import Plugin, TerretError, as_plugin
-from terret_loader import hooks as specs
-from terret_loader._entries import entry_id
-from terret_loader._faults import one_line
+
+from . import hooks as specs
+from ._entries import entry_id
+from ._faults import one_line
 
 PLUGINS: Final = "terret.plugins"
 HOOKS: Final = "terret.hooks"

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from terret_context import TerretError, did_you_mean
-from terret_loader._document import Node, Report
+
+from ._document import Node, Report
 
 Resolve: TypeAlias = Callable[[str, str, Path], object]
 """A further source: `(scheme, text, base)` gives text, or `None` if it does not know the scheme.

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from terret_context import TerretError, did_you_mean
-from terret_loader._document import Node, Report, canonical, parse, read_document
-from terret_loader._entries import normalise
-from terret_loader._faults import Fault, Origin, Source
-from terret_loader._host import Hooks
+
+from ._document import Node, Report, canonical, parse, read_document
+from ._entries import normalise
+from ._faults import Fault, Origin, Source
+from ._host import Hooks
 
 _TOP_KEYS: Final = ("extends", "plugins")
 

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from terret_context import Plugin, TerretError, did_you_mean
-from terret_loader._conflicts import conflicts
-from terret_loader._document import Node, Report
-from terret_loader._entries import ENTRY_KEYS, Entry, EntryFields
-from terret_loader._faults import Fault, Source, in_file_order
-from terret_loader._host import Hooks, load_hooks
-from terret_loader._interpolation import Interpolation
-from terret_loader._merging import LayerReader, flag_layer, merge, value_layer
-from terret_loader._resolving import Resolver
-from terret_loader._schema import settle, validate
+
+from ._conflicts import conflicts
+from ._document import Node, Report
+from ._entries import ENTRY_KEYS, Entry, EntryFields
+from ._faults import Fault, Source, in_file_order
+from ._host import Hooks, load_hooks
+from ._interpolation import Interpolation
+from ._merging import LayerReader, flag_layer, merge, value_layer
+from ._resolving import Resolver
+from ._schema import settle, validate
 
 _CONTENTS: Final = ("config", "plugins")
 _ENTRY: Final = Plugin(name="entry", body=lambda ctx, config: None, config=EntryFields)

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 from terret_context import Plugin, TerretError, as_plugin, did_you_mean
-from terret_loader._faults import with_place
-from terret_loader._host import Hooks, InstalledPlugin, installed_plugins
+
+from ._faults import with_place
+from ._host import Hooks, InstalledPlugin, installed_plugins
 
 
 class UseError(TerretError):

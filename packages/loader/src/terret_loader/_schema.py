@@ -9,10 +9,11 @@ from pathlib import Path, PurePath
 from pydantic import BaseModel, SecretStr
 
 from terret_context import ConfigError, ConfigFault, Plugin, did_you_mean
-from terret_loader._document import Node, Report, canonical, child_path
-from terret_loader._entries import ENTRY_KEYS
-from terret_loader._faults import Fault
-from terret_loader._interpolation import Interpolated
+
+from ._document import Node, Report, canonical, child_path
+from ._entries import ENTRY_KEYS
+from ._faults import Fault
+from ._interpolation import Interpolated
 
 
 def validate(plugin: Plugin, node: Node, config: object, report: Report) -> BaseModel | None:

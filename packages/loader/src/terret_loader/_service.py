@@ -21,14 +21,15 @@ from terret_context import (
     ServiceKey,
     plugin,
 )
-from terret_loader._document import Node, bare
-from terret_loader._entries import Entry, normalise
-from terret_loader._faults import Fault, HarnessConfigError, Source, in_file_order
-from terret_loader._host import Hooks, load_hooks
-from terret_loader._merging import merge, value_layer
-from terret_loader._plan import Checker, Plan, blocking
-from terret_loader._records import Records
-from terret_loader._tree import Diff, EntryChange, Tree
+
+from ._document import Node, bare
+from ._entries import Entry, normalise
+from ._faults import Fault, HarnessConfigError, Source, in_file_order
+from ._host import Hooks, load_hooks
+from ._merging import merge, value_layer
+from ._plan import Checker, Plan, blocking
+from ._records import Records
+from ._tree import Diff, EntryChange, Tree
 
 READY: Final[ServiceKey[bool]] = ServiceKey("ready")
 """Provided when the first start has settled; a plugin that injects it starts last."""
@@ -102,9 +103,7 @@ class Loader(Service, key="loader"):
         """
         async with self._one_at_a_time:
             self._adopt_updates()
-            path = self._path if path is None else Path(path)
-            plan = self._checker.document(path, self._sets, above=self._valid_overrides)
-            await self._exchange(plan, path)
+            await self._follow(self._path if path is None else Path(path))
         return self.faults
 
     async def override(self, path: str, value: object) -> None:
@@ -115,8 +114,7 @@ class Loader(Service, key="loader"):
         async with self._one_at_a_time:
             before = self._overrides
             self._overrides = {**before, path: self._layer(path, value)}
-            plan = self._checker.document(self._path, self._sets, above=self._valid_overrides)
-            if not await self._exchange(plan, self._path):
+            if not await self._follow(self._path):
                 self._overrides = before
                 raise HarnessConfigError(self.faults)
 
@@ -143,9 +141,10 @@ class Loader(Service, key="loader"):
 
         return ctx.plugin(group)
 
-    async def _exchange(self, plan: Plan, path: Path) -> bool:
-        """Puts a plan in force unless it is faulty; returns whether it is in force."""
+    async def _follow(self, path: Path) -> bool:
+        """Puts a document in force unless it is faulty; returns whether it is in force."""
         previous = self.plan
+        plan = self._checker.document(path, self._sets, above=self._valid_overrides)
         if found := plan.blocking(safe=self._safe):
             return self._reject(found)
         if plan.document is not None:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from terret_context import Context, Fiber, FiberState
-from terret_loader._document import canonical
-from terret_loader._entries import Entry
-from terret_loader._faults import Fault, with_place
+
+from ._document import canonical
+from ._entries import Entry
+from ._faults import Fault, with_place
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import structlog
 from pydantic import Field
 
 from terret_context import Config, Context, plugin
-from terret_loader._records import Records
-from terret_loader._service import Loader
+
+from ._records import Records
+from ._service import Loader
 
 Level: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
 
