@@ -1,4 +1,5 @@
 import os
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 
@@ -60,26 +61,34 @@ class OpenAiAdapter(LlmAdapter):
         secrets = (key, *(value for value in config.headers.values() if len(value) >= 8))
         errors = ProviderErrors(config.host, tuple(filter(None, secrets)))
         answer = ChatStream(errors=errors, inline_think=config.inline_think)
-        deadline = anyio.current_time() + config.first_byte_timeout
-        response = await self._send(self._request(request, key), deadline)
+        limit = config.first_byte_timeout
+        due = time.monotonic() + limit
+        response = await self._send(self._request(request, key))
         async with _pieces(response) as pieces:
             if not response.is_success:
                 body = await self._error_body(pieces)
                 raise LlmError(errors.of_response(response.status_code, response.headers, body))
-            while not answer.finished:
-                try:
-                    piece = await self._read(pieces, deadline)
-                except LlmError:
-                    if not answer.answered:
-                        raise
-                    piece = None
-                chunks = answer.close() if piece is None else answer.feed(piece)
-                if chunks:
-                    deadline = anyio.current_time() + config.idle_timeout
-                if answer.finished:
-                    await _drain(pieces, _DRAIN_SECONDS)
-                for chunk in chunks:
-                    yield chunk
+            try:
+                async for piece in pieces:
+                    last = answer.feed(piece)
+                    if answer.finished:
+                        break
+                    if not last and time.monotonic() > due:
+                        raise self._silent(limit)
+                    for chunk in last:
+                        yield chunk
+                    if last:
+                        limit = config.idle_timeout
+                        due = time.monotonic() + limit
+                else:
+                    last = answer.close()
+            except httpx2.HTTPError as error:
+                if not answer.answered:
+                    raise self._broken(error) from error
+                last = answer.close()
+            await _drain(pieces, _DRAIN_SECONDS)
+            for chunk in last:
+                yield chunk
 
     def default_model(self, provider: str) -> str | None:
         """The configured model."""
@@ -128,22 +137,17 @@ class OpenAiAdapter(LlmAdapter):
             headers={} if key is None else {"authorization": f"Bearer {key}"},
         )
 
-    async def _send(self, request: httpx2.Request, deadline: float) -> httpx2.Response:
+    async def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """The response, once its headers are there; reads of its body have the idle limit."""
+        limit = self._config.first_byte_timeout
         try:
-            with anyio.CancelScope(deadline=deadline):
-                return await self._client.send(request, stream=True)
+            with anyio.move_on_after(limit):
+                response = await self._client.send(request, stream=True)
+                request.extensions["timeout"]["read"] = self._config.idle_timeout
+                return response
         except httpx2.HTTPError as error:
             raise self._broken(error) from error
-        raise self._silent(self._config.first_byte_timeout)
-
-    async def _read(self, pieces: AsyncIterator[bytes], deadline: float) -> bytes | None:
-        """The next piece of the body, or None at its end."""
-        try:
-            with anyio.CancelScope(deadline=deadline):
-                return await anext(pieces, None)
-        except httpx2.HTTPError as error:
-            raise self._broken(error) from error
-        raise self._silent(self._config.idle_timeout)
+        raise self._silent(limit)
 
     async def _error_body(self, pieces: AsyncIterator[bytes]) -> bytes:
         body = b""
@@ -155,11 +159,16 @@ class OpenAiAdapter(LlmAdapter):
         return body[:_MAX_ERROR_BYTES]
 
     def _silent(self, seconds: float) -> LlmError:
-        text = f"{self._config.host} sent nothing of an answer for {seconds:g} s"
+        text = (
+            f"{self._config.host} sent nothing of an answer for {seconds:g} s; "
+            "firstByteTimeout and idleTimeout set the limits"
+        )
         return LlmError(LlmFailure(text, "TIMEOUT"))
 
     def _broken(self, error: httpx2.HTTPError) -> LlmError:
         host, said = self._config.host, str(error) or type(error).__name__
+        if isinstance(error, httpx2.ReadTimeout):
+            return self._silent(self._config.idle_timeout)
         if isinstance(error, httpx2.ConnectTimeout):
             text = f"{host} did not accept a connection within {self._config.connect_timeout:g} s"
             return LlmError(LlmFailure(text, "TIMEOUT"))
@@ -187,4 +196,4 @@ async def _drain(pieces: AsyncIterator[bytes], seconds: float) -> None:
     """Read the rest of a body, for that long: a connection read to its end can be used again."""
     with suppress(httpx2.HTTPError), anyio.move_on_after(seconds):
         async for _ in pieces:
-            await _drain(pieces, 0)
+            pass

@@ -32,9 +32,9 @@ class OpenAiConfig(Config):
     connect_timeout: Seconds = 10.0
     """Seconds until a connection must stand."""
     first_byte_timeout: Seconds = 300.0
-    """Seconds from sending the request until the model's first output."""
-    idle_timeout: Seconds = 120.0
-    """Seconds between two outputs; keep-alive comments do not count."""
+    """Seconds from sending the request until the model's first output, whatever else comes."""
+    idle_timeout: Seconds = 180.0
+    """Seconds without any byte of the answer, and between two outputs of the model."""
     max_tokens_field: TokensField | None = None
     """What the server calls the output cap; by default the newer name for api.openai.com only."""
     replay_reasoning: bool = False
