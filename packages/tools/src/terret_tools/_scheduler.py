@@ -107,14 +107,21 @@ class ToolScheduler:
             raise
 
     async def _review_shielded(self, call: Invocation) -> None:
+        known = _known(call)
         deadline = anyio.current_time() + self._threads.grace
         with CancelScope(shield=True, deadline=deadline) as scope:
             await self._ask_policies(call)
         if scope.cancelled_caught:
-            call.outcome = failure("the turn was cancelled", code=ABORTED)
+            call.outcome = failure(
+                "the turn was cancelled",
+                code=known.code or ABORTED,
+                contexts=known.additional_contexts,
+            )
 
     async def _ask_policies(self, call: Invocation) -> None:
         outcome = _known(call)
+        if not self._ctx.listeners(POST_EXECUTE, call.exec.agent):
+            return
         try:
             given = Executed(call.exec, outcome)
             decision = await self._ctx.waterfall(POST_EXECUTE, given, Accept)
