@@ -162,24 +162,24 @@ class SessionCoordinator(SessionPersistence):
             lane = self._lanes[session.id] = Lane(session.id, self._storage, before=lane)
             lane.session = session
         lane.published = True
-        if lane.waiting:
+        if lane.waiting and not lane.window_open:
             self._open_window(lane)
 
     def _note(self, session: Session, _: SessionEvent) -> None:
         lane = self._lanes.get(session.id)
-        if lane is not None and lane.window is None:
+        if lane is not None and not lane.window_open:
             self._open_window(lane)
 
     def _open_window(self, lane: Lane) -> None:
-        lane.window = anyio.Event()
-        self._ctx.spawn(self._write_behind, lane, lane.window, name=f"write {lane.id}")
+        lane.window_open = True
+        self._ctx.spawn(self._write_behind, lane, name=f"write {lane.id}")
 
-    async def _write_behind(self, lane: Lane, window: anyio.Event) -> None:
-        with anyio.move_on_after(self._window):
-            await window.wait()
-        lane.window = None  # what comes from here on has a window of its own
+    async def _write_behind(self, lane: Lane) -> None:
+        await anyio.sleep(self._window)
+        lane.window_open = False  # what comes from here on has a window of its own
         try:
-            await lane.write()
+            if lane.accepted:
+                await lane.write()
         except Exception as error:
             if not lane.failed:
                 lane.failed = True

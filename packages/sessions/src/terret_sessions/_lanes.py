@@ -24,11 +24,12 @@ class Lane:
         self.session: Session | None = None
         self.published = False
         self.failed = False
-        self.window: anyio.Event | None = None  # open while somebody waits to write; set, it ends
+        self.window_open = False
         self.gone = anyio.Event()
         self._storage = storage
         self._before = before
         self._io = anyio.Lock()
+        self._retirement = anyio.Lock()
         self._stored = 0
         self._open = False
 
@@ -36,6 +37,11 @@ class Lane:
     def waiting(self) -> bool:
         """Whether the log has events that are not stored."""
         return self.session is not None and self._stored < len(self.session.events)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the session was announced and not refused; else nothing of it is stored."""
+        return self.session is not None and self.session.announced
 
     async def write(self) -> None:
         """Write what waits now as one batch."""
@@ -55,8 +61,6 @@ class Lane:
 
     async def drain(self) -> None:
         """Write everything, what arrives meanwhile included, and make it durable."""
-        if self.window is not None:
-            self.window.set()
         while self.waiting and not self.gone.is_set():
             await self.write()
         if self._stored and self._open:
@@ -64,9 +68,12 @@ class Lane:
 
     async def retire(self) -> None:
         """Drain and give the storage back, once; if that fails, everything stays as it is."""
-        if self.published and self.session is not None and self.session.announced:
-            await self.drain()
-        await self.release()
+        async with self._retirement:
+            if self.gone.is_set():
+                return
+            if self.accepted:
+                await self.drain()
+            await self.release()
 
     async def release(self) -> None:
         """Give the storage back; nothing is written any more."""
