@@ -5,11 +5,14 @@ from pathlib import Path
 
 import anyio
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from terret_context import Container, FiberState
 from terret_loader import ENTRY, EntryChange, HarnessConfigError, Loader, open_harness
 
 Write = Callable[..., Path]
+Parts = dict[str, tuple[str, int, bool]]
 
 PARTS = """
 from terret_context import Config, Context, Service, plugin
@@ -348,3 +351,64 @@ async def test_a_harness_reconciled_equals_one_started_anew(write: Write) -> Non
     async with open_harness("harness.yml") as root:
         assert shape(root) == reconciled
         assert root.fibers()[1].state is FiberState.ACTIVE
+
+
+async def test_one_change_among_a_thousand_entries_restarts_one(write: Write) -> None:
+    """C-341."""
+
+    def harness(changed: int) -> str:
+        sizes = [changed if index == 500 else index for index in range(1_000)]
+        return "plugins:\n" + "".join(
+            f"  e{index}: {entry('count', size=size)}\n" for index, size in enumerate(sizes)
+        )
+
+    write(harness(1), parts__py=PARTS)
+    async with open_harness("harness.yml") as root:
+        log = log_of(root, "e0")
+        log.clear()
+        write(harness(2))
+        assert await root[Loader].reconcile() == ()
+        assert log == ["-1", "+2"]
+
+
+ENTRIES = st.dictionaries(
+    st.sampled_from(["a", "b", "c", "d"]),
+    st.tuples(
+        st.sampled_from(["count", "patient", "reader", "brittle"]),
+        st.integers(0, 1),
+        st.booleans(),
+    ),
+    max_size=4,
+)
+
+
+@given(first=ENTRIES, second=ENTRIES, grouped=st.booleans())
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_reconciling_any_document_equals_starting_with_it(
+    write: Write, first: Parts, second: Parts, grouped: bool
+) -> None:
+    """PR-C3, PR-C2, PR-S5: and doing it again does nothing."""
+
+    def harness(parts: Parts, *, grouped: bool) -> str:
+        lines = [
+            f"{id}: {entry(name, size=size, enabled=str(enabled).lower(), optional='true')}"
+            for id, (name, size, enabled) in parts.items()
+        ]
+        inside = f"plugins: {{s: {entry('store')}, {', '.join(lines)}}}"
+        return f"plugins: {{g: {{{inside}}}}}" if grouped else inside
+
+    async def reconciled() -> None:
+        write(harness(first, grouped=grouped), parts__py=PARTS)
+        async with open_harness("harness.yml") as root:
+            write(harness(second, grouped=False))
+            await root[Loader].reconcile()
+            log = log_of(root, "s")
+            runs_now, log_now = runs(root), list(log)
+            await root[Loader].reconcile()
+            assert log == log_now
+        async with open_harness("harness.yml") as root:
+            assert runs(root) == runs_now
+
+    anyio.run(reconciled)

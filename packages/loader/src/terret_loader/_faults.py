@@ -106,6 +106,8 @@ def with_place(error: Exception, within: str = "") -> str:
 
     The file is left out if the text around it, `within`, names it.
     """
+    if isinstance(error, ExceptionGroup):
+        return "; ".join(with_place(member, within) for member in error.exceptions)
     if isinstance(error, SyntaxError):
         place = _place(error.filename, error.lineno, within)
         return f"{type(error).__name__}: {error.msg} ({place})"

@@ -1,5 +1,6 @@
 """`${env:NAME}`, `${env:NAME:-default}`, `${file:PATH}`, `${scheme:...}` and `$$` in texts."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -102,7 +103,7 @@ class Interpolation:
         return value
 
     def _file(self, name: str, folder: Path) -> str:
-        path = folder / name
+        path = Path(os.path.abspath(folder / name))
         self.files.add(path)
         try:
             with path.open("rb") as file:

@@ -10,7 +10,7 @@ from typing import Final
 from terret_context import Plugin, TerretError, did_you_mean
 
 from ._conflicts import conflicts
-from ._document import Node, Report
+from ._document import Node, Report, canonical
 from ._entries import ENTRY_KEYS, Entry, EntryFields
 from ._faults import Fault, Source, in_file_order
 from ._host import Hooks, load_hooks
@@ -151,7 +151,9 @@ class _Pass:
         assert isinstance(fields, EntryFields)
         # A realm without label gets one that no document can give.
         isolated = {
-            key: f"#{path}" if to is True else to for key, to in fields.isolate.items() if to
+            canonical(key): f"#{path}" if label is True else label
+            for key, label in fields.isolate.items()
+            if label
         }
         entry = Entry(
             path=path,
@@ -160,7 +162,7 @@ class _Pass:
             use=fields.use or path.rpartition("/")[2],
             enabled=fields.enabled and outer.enabled,
             optional=fields.optional or outer.optional,
-            inject=tuple(key for key, wanted in fields.inject.items() if wanted),
+            inject=tuple(canonical(key) for key, wanted in fields.inject.items() if wanted),
             realms=tuple({**dict(outer.realms), **isolated}.items()),
         )
         if entry.group:

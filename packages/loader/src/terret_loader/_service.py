@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from ._merging import merge, value_layer
 from ._plan import Checker, Plan, blocking
 from ._records import Records
 from ._tree import Diff, EntryChange, Tree
+from ._watching import watch as watch_files
 
 READY: Final[ServiceKey[bool]] = ServiceKey("ready")
 """Provided when the first start has settled; a plugin that injects it starts last."""
@@ -67,6 +69,7 @@ class Loader(Service, key="loader"):
         self._tree = Tree(root)
         self._overrides: dict[str, Node] = {}
         self._one_at_a_time = anyio.Lock()
+        self._files: frozenset[Path] = frozenset()
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -141,10 +144,25 @@ class Loader(Service, key="loader"):
 
         return ctx.plugin(group)
 
+    def watch(self, *, collect_ms: int = 200) -> None:
+        """Reconciles whenever a file of the document changes, until the loader is disposed."""
+        stop = anyio.Event()
+
+        async def changed() -> None:
+            try:
+                await self.reconcile()
+            except Exception as error:  # watching goes on, whatever a reconcile did
+                self.ctx.report(error, label="reconcile")
+
+        look = partial(watch_files, lambda: self._files, changed, stop=stop, collect_ms=collect_ms)
+        self.ctx.spawn(look, name="watch")
+        self.ctx.effect(lambda: stop.set, label="watch")
+
     async def _follow(self, path: Path) -> bool:
         """Puts a document in force unless it is faulty; returns whether it is in force."""
         previous = self.plan
         plan = self._checker.document(path, self._sets, above=self._valid_overrides)
+        self._files = plan.files | previous.files
         if found := plan.blocking(safe=self._safe):
             return self._reject(found)
         if plan.document is not None:
@@ -167,6 +185,7 @@ class Loader(Service, key="loader"):
     async def _apply(self, plan: Plan) -> Diff:
         self.records.hide(plan.secrets)
         self.plan = plan
+        self._files |= plan.files
         async with self._root.batch():
             diff = self._tree.follow(plan.entries)
             for fiber, config in diff.updates:
@@ -236,12 +255,14 @@ async def open_harness(
     sets: Sequence[str] = (),
     safe: bool = False,
     env: Mapping[str, str] | None = None,
+    watch: bool = False,
     hooks: Hooks | None = None,
 ) -> AsyncIterator[Container]:
     """Starts the harness of a `harness.yml` and gives the root context; stops it in order.
 
     `sets` are texts `PATH=VALUE` that win over the files. With `safe`, entries that cannot run are
     skipped instead of stopping the start. `env` is what `${env:}` sees, `os.environ` by default.
+    With `watch`, the harness follows its files.
     Raises `HarnessConfigError` with all faults: before anything is mounted, or after an ordered
     teardown if an entry does not run.
     """
@@ -259,6 +280,8 @@ async def open_harness(
         async with Container() as root:
             await root.plugin(load).ready()
             await root[Loader].start(plan)
+            if watch:
+                root[Loader].watch()
             yield root
     finally:
         checker.resolver.close()
