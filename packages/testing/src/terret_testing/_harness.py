@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from difflib import ndiff
 from typing import TypeAlias
 
 from terret_agents import Agent, AgentOptions, Agents
@@ -96,7 +97,9 @@ class Harness:
 
     def assert_transcript(self, *lines: str) -> None:
         """Fails unless the session consists of exactly these lines of `transcript`."""
-        assert "\n".join(self.transcript) == "\n".join(lines)
+        if self.transcript != lines:
+            difference = "\n".join(ndiff(lines, self.transcript))
+            raise AssertionError(f"the transcript is not as expected:\n{difference}")
 
 
 @asynccontextmanager
