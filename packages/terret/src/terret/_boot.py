@@ -58,8 +58,10 @@ class Boot:
         return check_document(self.file, sets=self.sets, env=self._environment())
 
     def _environment(self) -> Mapping[str, str]:
-        path = self.env_file or self.file.parent / ".env"
-        return {**read_env_file(path), **os.environ}
+        """Reads `.env` into the environment of the process, where plugins look for keys too."""
+        for name, value in read_env_file(self.env_file or self.file.parent / ".env").items():
+            os.environ.setdefault(name, value)
+        return os.environ
 
 
 def _existing(path: Path, source: str) -> Path:
