@@ -7,8 +7,9 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from terret_context import Next
+from terret_context import Container, Next
 from terret_llm import create_user_message
+from terret_system_prompt import SystemPrompt
 from terret_testing import Harness, running_harness
 from terret_tools import (
     ABORTED,
@@ -30,7 +31,6 @@ from terret_tools import (
     ToolOutcome,
     ToolRun,
     Tools,
-    ToolsConfig,
     failure,
     tool,
 )
@@ -43,14 +43,14 @@ async def h() -> AsyncIterator[Harness]:
 
 
 async def cancelled(
-    h: Harness, scope: anyio.CancelScope, name: str = "work", arguments: object = None
+    root: Container, scope: anyio.CancelScope, name: str = "work", arguments: object = None
 ) -> ToolOutcome:
     """Runs a call in a scope that is cancelled meanwhile; returns the outcome it got."""
     results: list[Executed] = []
-    heard = h.ctx.on(RESULT, results.append)
+    heard = root.on(RESULT, results.append)
     arguments = {} if arguments is None else arguments
     with scope:
-        await h.ctx[Tools].execute(ToolExec(call_id="c", name=name, arguments=arguments))
+        await root[Tools].execute(ToolExec(call_id="c", name=name, arguments=arguments))
         await checkpoint()
     heard.close()
     assert scope.cancelled_caught
@@ -58,7 +58,7 @@ async def cancelled(
     return done.outcome
 
 
-def work(h: Harness, body: Callable[[], Any] = checkpoint) -> None:
+def work(root: Container, body: Callable[[], Any] = checkpoint) -> None:
     @tool(name="work")
     async def run_it(run: ToolRun) -> str:
         """Work."""
@@ -66,7 +66,7 @@ def work(h: Harness, body: Callable[[], Any] = checkpoint) -> None:
         await body()
         return "worked"
 
-    h.ctx[Tools].register(run_it)
+    root[Tools].register(run_it)
 
 
 @pytest.mark.parametrize("stage", ["before", "pre-execute", "guard", "allowed"])
@@ -89,13 +89,13 @@ async def test_before_the_body_a_call_is_aborted(h: Harness, stage: str) -> None
     async def never() -> None:
         raise AssertionError("the body ran")
 
-    work(h, never)
+    work(h.ctx, never)
     h.ctx.on(PRE_EXECUTE, pre)
     h.ctx[Tools].guard(guard)
     h.ctx.on(POST_EXECUTE, lambda done, call_next: pytest.fail("an aborted call was reviewed"))
     if stage == "before":
         scope.cancel()
-    assert (await cancelled(h, scope)).code == ABORTED_BEFORE_DISPATCH
+    assert (await cancelled(h.ctx, scope)).code == ABORTED_BEFORE_DISPATCH
 
 
 @pytest.mark.parametrize("denier", ["pre-execute", "guard"])
@@ -111,13 +111,13 @@ async def test_a_denial_that_was_produced_stays(h: Harness, denier: str) -> None
         await checkpoint()
         return Accept(content=f"filtered {done.outcome.text}")
 
-    work(h)
+    work(h.ctx)
     if denier == "pre-execute":
         h.ctx.on(PRE_EXECUTE, pre)
     else:
         h.ctx[Tools].guard(lambda call: scope.cancel() or "no")  # type: ignore[func-returns-value]  # one line
     h.ctx.on(POST_EXECUTE, review)
-    outcome = await cancelled(h, scope)
+    outcome = await cancelled(h.ctx, scope)
     assert (outcome.code, outcome.text) == (DENIED, "filtered Error: no")
 
 
@@ -130,15 +130,15 @@ async def test_a_failure_of_a_policy_stays(h: Harness) -> None:
         raise LookupError("rules")
 
     h.ctx.on(PRE_EXECUTE, pre)
-    assert (await cancelled(h, scope)).text == "Error: LookupError: rules"
+    assert (await cancelled(h.ctx, scope)).text == "Error: LookupError: rules"
 
 
 async def test_a_bad_argument_wins_over_an_early_cancel(h: Harness) -> None:
     """T-023: A call cancelled beforehand runs no phase; an argument failure wins over it."""
     scope = anyio.CancelScope()
     scope.cancel()
-    work(h)
-    assert (await cancelled(h, scope, arguments={"a": float("nan")})).code == INVALID_ARGS
+    work(h.ctx)
+    assert (await cancelled(h.ctx, scope, arguments={"a": float("nan")})).code == INVALID_ARGS
 
 
 async def test_a_body_that_is_cancelled_keeps_its_contexts(h: Harness) -> None:
@@ -152,8 +152,8 @@ async def test_a_body_that_is_cancelled_keeps_its_contexts(h: Harness) -> None:
         finally:
             cleaned.append(True)
 
-    work(h, body)
-    outcome = await cancelled(h, scope)
+    work(h.ctx, body)
+    outcome = await cancelled(h.ctx, scope)
     assert (outcome.code, cleaned) == (ABORTED, [True])
     assert [message.text for message in outcome.additional_contexts] == ["deferred"]
 
@@ -165,8 +165,8 @@ async def test_a_body_that_returns_after_the_cancel_is_aborted(h: Harness) -> No
     async def body() -> None:
         scope.cancel()
 
-    work(h, body)
-    outcome = await cancelled(h, scope)
+    work(h.ctx, body)
+    outcome = await cancelled(h.ctx, scope)
     assert (outcome.code, outcome.value) == (ABORTED, None)
     assert "worked" not in outcome.text
     assert len(outcome.additional_contexts) == 1
@@ -183,8 +183,8 @@ async def test_a_body_that_fails_by_itself_keeps_its_failure(h: Harness) -> None
         finally:
             raise ValueError("half done")
 
-    work(h, body)
-    outcome = await cancelled(h, scope)
+    work(h.ctx, body)
+    outcome = await cancelled(h.ctx, scope)
     assert outcome.text.startswith("Error: ValueError: half done")
     assert len(outcome.additional_contexts) == 1
 
@@ -205,11 +205,11 @@ async def test_a_body_that_ignores_the_cancel_is_awaited(h: Harness) -> None:
         go.set()
 
     scope = anyio.CancelScope()
-    work(h, body)
+    work(h.ctx, body)
     async with anyio.create_task_group() as group:
         group.start_soon(let_go)
         h.ctx.on(EXECUTE, lambda call, call_next: scope.cancel() or call_next())  # type: ignore[func-returns-value]  # one line
-        outcome = await cancelled(h, scope)
+        outcome = await cancelled(h.ctx, scope)
     assert (order, outcome.code) == (["started", "waiting", "ended"], ABORTED)
 
 
@@ -229,9 +229,9 @@ async def test_a_wrapper_that_is_cancelled(h: Harness, fails: bool, after: bool)
         await checkpoint()
         return outcome
 
-    work(h, body)
+    work(h.ctx, body)
     h.ctx.on(EXECUTE, around)
-    outcome = await cancelled(h, scope)
+    outcome = await cancelled(h.ctx, scope)
     assert outcome.code == (None if fails and after else ABORTED)
     assert len(outcome.additional_contexts) == after
 
@@ -251,9 +251,9 @@ async def test_post_execute_sees_the_outcome_of_a_cancelled_call(h: Harness, fai
         await checkpoint()
         return Accept(content="filtered")
 
-    work(h, body)
+    work(h.ctx, body)
     h.ctx.on(POST_EXECUTE, review)
-    outcome = await cancelled(h, scope)
+    outcome = await cancelled(h.ctx, scope)
     assert (outcome.text, outcome.code) == ("filtered", None if fails else ABORTED)
     secret = "Error: ValueError: secret"
     assert seen == [secret, secret] if fails else ["worked", "Error: the turn was cancelled"]
@@ -268,13 +268,13 @@ async def test_a_review_that_does_not_notice_the_cancel_runs_once(h: Harness) ->
         scope.cancel()
         return Accept()
 
-    work(h)
+    work(h.ctx)
     h.ctx.on(POST_EXECUTE, review)
-    assert (await cancelled(h, scope)).code == ABORTED
+    assert (await cancelled(h.ctx, scope)).code == ABORTED
     assert seen == ["worked"]
 
 
-async def test_a_review_that_hangs_after_a_cancel_leaves_nothing(h: Harness) -> None:
+async def test_a_review_that_hangs_after_a_cancel_leaves_nothing() -> None:
     """T-022: The shield of steps 4-6 ends by `grace`."""
     scope = anyio.CancelScope()
 
@@ -283,17 +283,18 @@ async def test_a_review_that_hangs_after_a_cancel_leaves_nothing(h: Harness) -> 
         await anyio.sleep_forever()
         return Accept()
 
-    (fiber,) = h.ctx.fibers(Tools)
-    await fiber.update(ToolsConfig(grace=0))
-    work(h)
-    h.ctx.on(POST_EXECUTE, hang)
-    outcome = await cancelled(h, scope)
+    async with Container(grace=0) as root:
+        root.plugin(SystemPrompt)
+        await root.plugin(Tools).ready()
+        work(root)
+        root.on(POST_EXECUTE, hang)
+        outcome = await cancelled(root, scope)
     assert (outcome.code, outcome.text) == (ABORTED, "Error: the turn was cancelled")
 
 
 async def test_a_loop_tells_that_a_finished_call_came_too_late(h: Harness) -> None:
     """T-022: A success that was not committed when the turn was cancelled becomes ABORTED."""
-    work(h)
+    work(h.ctx)
     scheduler, call = h.ctx[Tools].scheduler, Invocation(ToolExec(call_id="c", name="work"))
     await scheduler.prepare(call)
     await scheduler.dispatch(call)
@@ -307,7 +308,7 @@ async def test_a_loop_tells_that_a_finished_call_came_too_late(h: Harness) -> No
 
 async def test_a_prepared_call_whose_body_did_not_start_did_not_run(h: Harness) -> None:
     """T-022: Between the guards and the body: ABORTED_BEFORE_DISPATCH."""
-    work(h)
+    work(h.ctx)
     scheduler, call = h.ctx[Tools].scheduler, Invocation(ToolExec(call_id="c", name="work"))
     await scheduler.prepare(call)
     with anyio.CancelScope() as scope:

@@ -8,8 +8,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from terret_context import ContainedError
+from terret_context import ContainedError, Container
 from terret_llm import create_user_message
+from terret_system_prompt import SystemPrompt
 from terret_testing import Harness, running_harness
 from terret_tools import (
     ABORTED,
@@ -37,15 +38,15 @@ async def h() -> AsyncIterator[Harness]:
 class Blocker:
     """A plain tool that holds its thread until it is let go, or told to stop."""
 
-    def __init__(self, h: Harness, name: str = "block", *, polls: bool = False) -> None:
-        self.h = h
+    def __init__(self, ctx: Container, name: str = "block", *, polls: bool = False) -> None:
+        self.ctx = ctx
         self.name = name
         self.polls = polls
         self.fails = False
         self.entered = threading.Event()
         self.open = threading.Event()
         self.left = threading.Event()
-        h.ctx[Tools].register(tool(name=name)(self.block))
+        ctx[Tools].register(tool(name=name)(self.block))
 
     def block(self, run: ToolRun) -> str:
         run.defer_context(create_user_message("deferred"))
@@ -62,7 +63,7 @@ class Blocker:
             self.left.set()
 
     async def call(self) -> ToolOutcome:
-        return await self.h.ctx[Tools].execute(ToolExec(call_id="c", name=self.name))
+        return await self.ctx[Tools].execute(ToolExec(call_id="c", name=self.name))
 
     async def until_entered(self) -> None:
         await to_thread.run_sync(self.entered.wait)
@@ -70,7 +71,7 @@ class Blocker:
 
 async def outcome_of_cancelled(blocker: Blocker) -> ToolOutcome:
     results: list[Executed] = []
-    heard = blocker.h.ctx.on(RESULT, results.append)
+    heard = blocker.ctx.on(RESULT, results.append)
     async with anyio.create_task_group() as group:
         group.start_soon(blocker.call)
         await blocker.until_entered()
@@ -80,9 +81,9 @@ async def outcome_of_cancelled(blocker: Blocker) -> ToolOutcome:
     return done.outcome
 
 
-async def configure(h: Harness, **settings: float) -> None:
+async def limit_threads(h: Harness, count: int) -> None:
     (fiber,) = h.ctx.fibers(Tools)
-    await fiber.update(ToolsConfig.model_validate(settings))
+    await fiber.update(ToolsConfig(max_threads=count))
 
 
 who: ContextVar[str] = ContextVar("who")
@@ -104,8 +105,8 @@ async def test_a_plain_function_runs_in_a_thread_with_the_context_of_the_call(h:
 
 async def test_saturated_tools_do_not_delay_other_threads(h: Harness) -> None:
     """T-100: Saturating the tools' limiter does not delay other thread users."""
-    await configure(h, max_threads=1)
-    first, second = Blocker(h, "first"), Blocker(h, "second")
+    await limit_threads(h, 1)
+    first, second = Blocker(h.ctx, "first"), Blocker(h.ctx, "second")
     async with anyio.create_task_group() as group:
         group.start_soon(first.call)
         await first.until_entered()
@@ -126,7 +127,7 @@ async def test_other_threads_do_not_delay_the_tools(h: Harness) -> None:
     """T-100: And the reverse."""
     limiter = to_thread.current_default_thread_limiter()
     tokens, release = limiter.total_tokens, threading.Event()
-    blocker = Blocker(h)
+    blocker = Blocker(h.ctx)
     blocker.open.set()
     limiter.total_tokens = 1
     try:
@@ -141,26 +142,28 @@ async def test_other_threads_do_not_delay_the_tools(h: Harness) -> None:
 
 async def test_a_function_that_ends_in_time_is_aborted(h: Harness) -> None:
     """T-101: A cancelled plain function that returns within `grace` is ABORTED."""
-    outcome = await outcome_of_cancelled(Blocker(h, polls=True))
+    outcome = await outcome_of_cancelled(Blocker(h.ctx, polls=True))
     assert outcome.code == ABORTED
     assert [each.text for each in outcome.additional_contexts] == ["deferred", "late"]
 
 
 async def test_a_function_that_fails_in_time_keeps_its_failure(h: Harness) -> None:
     """T-101, T-022: The body failed by itself."""
-    blocker = Blocker(h, polls=True)
+    blocker = Blocker(h.ctx, polls=True)
     blocker.fails = True
     outcome = await outcome_of_cancelled(blocker)
     assert outcome.text == "Error: ValueError: stopped half way"
 
 
-async def test_a_function_that_does_not_end_is_left_behind_by_name(h: Harness) -> None:
+async def test_a_function_that_does_not_end_is_left_behind_by_name() -> None:
     """T-101: Abandoned, TOOL_OUTCOME_UNKNOWN, contexts deferred so far kept, late ones dropped."""
     errors: list[ContainedError] = []
-    h.ctx.on("internal/error", errors.append)
-    await configure(h, grace=0)
-    blocker = Blocker(h, "deaf")
-    outcome = await outcome_of_cancelled(blocker)
+    async with Container(grace=0) as root:
+        root.plugin(SystemPrompt)
+        await root.plugin(Tools).ready()
+        root.on("internal/error", errors.append)
+        blocker = Blocker(root, "deaf")
+        outcome = await outcome_of_cancelled(blocker)
     assert outcome.code == TOOL_OUTCOME_UNKNOWN
     (reported,) = errors
     assert isinstance(reported.error, ToolOverrunError)
@@ -172,8 +175,8 @@ async def test_a_function_that_does_not_end_is_left_behind_by_name(h: Harness) -
 
 async def test_a_function_that_has_no_thread_yet_never_runs(h: Harness) -> None:
     """T-101: A cancel while waiting for a thread does not wait for `grace`."""
-    await configure(h, max_threads=1)
-    busy, waiting = Blocker(h, "busy"), Blocker(h, "waiting")
+    await limit_threads(h, 1)
+    busy, waiting = Blocker(h.ctx, "busy"), Blocker(h.ctx, "waiting")
     results: list[Executed] = []
     h.ctx.on(RESULT, results.append)
     async with anyio.create_task_group() as group:
@@ -199,7 +202,7 @@ async def test_a_wrapper_may_bound_a_function_too(h: Harness) -> None:
                 scope.cancel()
         return failure("too slow", code="TIMEOUT")
 
-    blocker = Blocker(h, polls=True)
+    blocker = Blocker(h.ctx, polls=True)
     h.ctx.on(EXECUTE, bound)
     assert (await blocker.call()).code == "TIMEOUT"
     assert blocker.left.is_set()

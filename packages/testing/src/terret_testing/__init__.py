@@ -2,10 +2,12 @@
 
 from ._harness import Harness, running_harness
 from ._model import ScriptedModel, ScriptExhaustedError, script
-from ._script import Reply, call, fail, pause, raw_call, reply, say, think
+from ._script import Answer, Part, Reply, call, fail, pause, raw_call, reply, say, think
 
 __all__ = [
+    "Answer",
     "Harness",
+    "Part",
     "Reply",
     "ScriptExhaustedError",
     "ScriptedModel",

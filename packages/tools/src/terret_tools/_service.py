@@ -27,8 +27,6 @@ class ToolsConfig(Config):
 
     max_threads: int = Field(default=40, ge=1)
     """How many plain functions run at the same time."""
-    grace: float = Field(default=10.0, ge=0)
-    """Seconds that a cancelled plain function has to return before its thread is left behind."""
 
 
 class Tools(Service, key="tools", config=ToolsConfig, inject=(SystemPrompt,)):
@@ -45,7 +43,7 @@ class Tools(Service, key="tools", config=ToolsConfig, inject=(SystemPrompt,)):
         super().__init__(ctx, config)
         settings = config or ToolsConfig()
         self._registry = Registry(self._changed)
-        self._threads = Threads(settings.max_threads, settings.grace)
+        self._threads = Threads(settings.max_threads, ctx.grace)
         self.scheduler = ToolScheduler(ctx, self._registry, self._threads)
 
     def init(self) -> None:
@@ -137,7 +135,6 @@ class Tools(Service, key="tools", config=ToolsConfig, inject=(SystemPrompt,)):
 
     def _update(self, old: ToolsConfig, new: ToolsConfig) -> bool:
         self._threads.limiter.total_tokens = new.max_threads
-        self._threads.grace = new.grace
         return True
 
     def _changed(self) -> None:
