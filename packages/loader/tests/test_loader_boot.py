@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from terret_context import Container, FiberState, ServiceKey
-from terret_loader import READY, HarnessConfigError, Loader, open_harness
+from terret_context import Container, Fiber, FiberState, ServiceKey
+from terret_loader import READY, HarnessConfigError, Loader, check_document, open_harness
 
 Write = Callable[..., Path]
 
@@ -300,3 +300,31 @@ async def test_a_cancelled_harness_is_torn_down_in_order(write: Write) -> None:
             scope.cancel()
             await anyio.sleep_forever()
     assert log == ["shell up", "user up", "user down", "shell down"]
+
+
+async def test_a_refused_mount_is_a_fault_and_tried_again(write: Write) -> None:
+    """C-325, PR-C3."""
+    write("plugins: {shell: {use: './parts.py:shell', optional: true}}", parts__py=PARTS)
+
+    def veto(fiber: Fiber) -> None:
+        if fiber.name == "shell":
+            raise PermissionError("no shells here")
+
+    async with open_harness("harness.yml") as root:
+        check = root.mount_check(veto)
+        write("plugins: {shell: {use: './parts.py:shell', inject: {ready: true}, optional: true}}")
+        (fault,) = await root[Loader].reconcile()
+        assert str(fault).startswith("harness.yml:1:11 plugins.shell: PermissionError: no shells")
+        check.close()
+        assert await root[Loader].reconcile() == ()
+        assert "harness.yml#shell" in states(root)
+
+
+def test_a_check_runs_no_body(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    """C-334."""
+    loud = (
+        "from terret_context import plugin\nprint('imported')\n@plugin\ndef p(ctx): print('run')\n"
+    )
+    write("plugins: {loud: {use: ./loud.py}}", loud__py=loud)
+    assert check_document("harness.yml").faults == ()
+    assert capsys.readouterr().out == "imported\n"

@@ -110,6 +110,20 @@ def test_what_cannot_be_extended_hides_what_depends_on_it(
     assert faults(f"extends: {extends}\nplugins: {{from-there: {{timeout: 1}}}}") == [line]
 
 
+def test_a_missing_file_counts_among_the_files_so_that_its_coming_is_seen(
+    check: Check, tmp_path: Path
+) -> None:
+    """C-206."""
+    assert check("extends: ./no.yml").files == {tmp_path / "harness.yml", tmp_path / "no.yml"}
+
+
+def test_an_entry_may_be_named_like_a_key_of_the_format(check: Check) -> None:
+    """C-308."""
+    plan = check("plugins: {plugins: {use: ./bash.py, timeout: 1}, use: {use: ./bash.py}}")
+    assert plan.faults == ()
+    assert [entry.path for entry in plan.entries] == ["logging", "plugins", "use"]
+
+
 def test_entries_join_a_group_of_a_lower_layer(check: Check) -> None:
     """C-103, C-104, C-202."""
     base = "plugins: {g: {plugins: {a: {use: ./bash.py}, b: {use: ./bash.py}}}}"

@@ -98,6 +98,15 @@ async def test_secrets_appear_in_no_output(write: Write, capsys: Read) -> None:
     assert "ValueError: refused [redacted]" in text
 
 
+async def test_a_part_of_a_secret_is_hidden_too(write: Write, capsys: Read) -> None:
+    """C-295: what stands around an interpolation is no part of the secret."""
+    write(harness().replace("'${env:KEY}'", "'Bearer ${env:KEY}'"), talk__py=TALK)
+    async with open_harness("harness.yml", env=ENV) as root:
+        talker(root).logger.info("sent sk-0123456789 as Bearer sk-0123456789")
+    (record,) = shown(capsys)
+    assert record["event"] == "sent [redacted] as [redacted]"
+
+
 async def test_the_last_records_are_kept_whatever_the_level(write: Write, capsys: Read) -> None:
     """C-296."""
     write(harness(level="critical"), talk__py=TALK)

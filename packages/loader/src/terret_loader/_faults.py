@@ -1,6 +1,7 @@
 """What can be wrong with a harness, and where."""
 
 import importlib
+import os
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ from terret_context import TerretError
 
 _MACHINERY: Final = (
     "<frozen",
-    *(str(Path(module.__file__ or "?").parent) for module in (importlib, anyio, terret_context)),
-    str(Path(__file__).parent),
+    *(
+        f"{Path(file).parent}{os.sep}"
+        for file in (importlib.__file__, anyio.__file__, terret_context.__file__, __file__)
+    ),
 )
 
 
@@ -35,7 +38,7 @@ class Source:
     @classmethod
     def of_file(cls, path: Path, *, order: int = 0) -> "Source":
         """Makes the source of a file, named as seen from the working directory."""
-        absolute = Path(path).absolute()
+        absolute = Path(os.path.abspath(path))
         below = absolute.is_relative_to(Path.cwd())
         label = absolute.relative_to(Path.cwd()) if below else absolute
         return cls(label=str(label), folder=absolute.parent, order=order)

@@ -78,21 +78,23 @@ class Hooks:
     def presets(self) -> dict[str, Path]:
         """Gives the presets of all distributions by name. Raises `HookError`."""
         found: dict[str, Path] = {}
-        for presets in self._results("terret_presets"):
-            assert isinstance(presets, Mapping)
+        for owner, presets in self._results("terret_presets"):
+            if not isinstance(presets, Mapping):
+                raise HookError("terret_presets", owner, TypeError(f"{presets!r} is no mapping"))
             found.update(presets)
         return found
 
     def resolve(self, kind: str, text: str, base: Path) -> object:
         """Gives the first result of `terret_resolve`, or `None`. Raises `HookError`."""
-        return next(self._results("terret_resolve", kind=kind, text=text, base=base), None)
+        results = self._results("terret_resolve", kind=kind, text=text, base=base)
+        return next((result for _, result in results), None)
 
     def commands(self, app: object) -> None:
         """Lets all distributions add their commands. Raises `HookError`."""
         for _ in self._results("terret_commands", app=app):
             pass
 
-    def _results(self, hook: str, **arguments: object) -> Iterator[object]:
+    def _results(self, hook: str, **arguments: object) -> Iterator[tuple[str, object]]:
         """Calls one distribution after the other, so that a failure has a name."""
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
         for implementation in reversed(caller.get_hookimpls()):
@@ -102,7 +104,7 @@ class Hooks:
             except Exception as error:
                 raise HookError(hook, implementation.plugin_name, error) from error
             if result is not None:
-                yield result
+                yield implementation.plugin_name, result
 
 
 def load_hooks() -> Hooks:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -23,11 +23,14 @@ class Interpolated(str):
     """Text that came from outside the document. Its `repr` is its source, never its value."""
 
     source: str
+    parts: tuple[str, ...]
+    """The texts that came from outside, without what stands around them."""
 
     @classmethod
-    def of(cls, value: str, source: str) -> "Interpolated":
+    def of(cls, value: str, source: str, parts: Iterable[str]) -> "Interpolated":
         text = cls(value)
         text.source = source
+        text.parts = tuple(parts)
         return text
 
     def __repr__(self) -> str:
@@ -55,23 +58,22 @@ class Interpolation:
         return node.value
 
     def _text(self, node: Node, text: str) -> str:
-        outside = False
+        parts: list[str] = []
 
         def value(mark: re.Match[str]) -> str:
-            nonlocal outside
             if mark[1] is None:
                 return "$"
-            outside = True
             try:
                 if not mark[2]:
                     raise _Unresolved('"${" without "}": write "$${" for the characters')
-                return self._value(mark[1], node.origin.source.folder)
+                parts.append(self._value(mark[1], node.origin.source.folder))
             except _Unresolved as error:
                 self._report(node.fault(str(error)))
                 return ""
+            return parts[-1]
 
         result = _MARK.sub(value, text)
-        return Interpolated.of(result, text) if outside else result
+        return Interpolated.of(result, text, parts) if parts else result
 
     def _value(self, inner: str, folder: Path) -> str:
         scheme, colon, rest = inner.partition(":")

@@ -41,7 +41,8 @@ def merge(lower: Node | None, upper: Node, report: Report, warn: Report) -> Node
 
 
 def _is_entry(node: Node) -> bool:
-    return node.path.removesuffix(f".{node.name}").rpartition(".")[2] == "plugins"
+    parent, dot, _ = node.path.rpartition(f".{node.name}")
+    return bool(dot) and parent.rpartition(".")[2] == "plugins"
 
 
 class LayerReader:
@@ -97,6 +98,7 @@ class LayerReader:
             target = Path(os.path.abspath(node.origin.source.folder / name))
             if target.is_file():
                 return target
+            self.files[target] = []
             message = f"{name}: there is no such file"
         else:
             try:
@@ -105,7 +107,7 @@ class LayerReader:
                 self._report(node.fault(str(error)))
                 return None
             if name in presets:
-                return presets[name]
+                return Path(presets[name])
             known = ", ".join(sorted(presets)) or "none"
             hint = did_you_mean(name, presets) or f" (installed: {known}; a file ends in .yml)"
             message = f'no preset "{name}" is installed{hint}'

@@ -48,7 +48,7 @@ def settle(
     form of `given`. Texts from outside that became secrets are added to `secrets`.
     """
     defaults = {
-        field.alias or name: os.path.normpath(os.path.join(folder, path))
+        field.alias or name: _absolute(folder, path)
         for name, field in type(value).model_fields.items()
         if name not in value.model_fields_set and isinstance(path := getattr(value, name), PurePath)
     }
@@ -66,16 +66,19 @@ def _members(
 
 def _settled(value: object, given: object, node: Node, secrets: set[str]) -> object:
     if isinstance(value, SecretStr) and isinstance(given, Interpolated):
-        secrets.add(str(given))
+        secrets.update((str(given), *given.parts))
     elif isinstance(value, PurePath) and isinstance(given, str):
-        path = os.path.join(node.origin.source.folder, os.path.expanduser(value))
-        return os.path.normpath(path)
+        return _absolute(node.origin.source.folder, value)
     elif isinstance(given, dict):
         return _members(value, given, node, secrets)
     elif isinstance(given, list) and isinstance(value, list | tuple) and len(value) == len(given):
         nodes = node.value if isinstance(node.value, tuple) else ()
         return [_settled(*item, secrets) for item in zip(value, given, nodes, strict=True)]
     return given
+
+
+def _absolute(folder: Path, path: PurePath) -> str:
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))
 
 
 def _member(value: object, key: str) -> object:
@@ -91,9 +94,9 @@ def _locate(node: Node, part: ConfigFault) -> Fault:
     for key in part.path:
         if isinstance(key, str):
             node = node.items.get(canonical(key), node)
-        elif isinstance(node.value, tuple):
+        elif isinstance(node.value, tuple) and key < len(node.value):
             node = node.value[key]
-    if part.known and part.path:
+    if part.message == "unknown key":
         known = (*part.known, *(ENTRY_KEYS if len(part.path) == 1 else ()))
         return node.fault(part.message + did_you_mean(node.name, known), key=True)
     if part.message == "is missing":

@@ -210,8 +210,9 @@ class Loader(Service, key="loader"):
 
     def _reason(self, fiber: Fiber) -> str:
         """Says what a fiber waits for; nothing if that is only the end of the start."""
-        missing = self._root.explain(fiber).missing
-        return "; ".join(why for key, why in missing if key != READY.name)
+        explanation = self._root.explain(fiber)
+        missing = dict(explanation.missing) or {"": str(explanation)}
+        return "; ".join(why for key, why in missing.items() if key != READY.name)
 
     def _layer(self, path: str, value: object) -> Node:
         faults: list[Fault] = []

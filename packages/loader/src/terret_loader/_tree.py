@@ -54,7 +54,7 @@ class Tree:
             previous = old.get(path)
             if entry.group and path not in self._views:
                 self._views[path] = self._view(entry)
-            if previous is not None and _same(entry, previous):
+            if previous is not None and _same(entry, previous) and path not in self._refused:
                 continue
             diff.changes.append(EntryChange(entry, previous))
             fiber = self.fibers.get(path)
@@ -82,6 +82,7 @@ class Tree:
 
     def _mount(self, entry: Entry) -> None:
         assert entry.plugin is not None
+        self._refused.pop(entry.path, None)
         try:
             self.fibers[entry.path] = self._view(entry).plugin(
                 entry.plugin, entry.config or None, inject=entry.inject, entry=entry
