@@ -7,10 +7,12 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
+from terret_agents import USER
 from terret_context import Container, Next
 from terret_llm import create_user_message
+from terret_sessions import Aborted
 from terret_system_prompt import SystemPrompt
-from terret_testing import Harness, running_harness
+from terret_testing import Harness, call, running_harness, script
 from terret_tools import (
     ABORTED,
     ABORTED_BEFORE_DISPATCH,
@@ -318,3 +320,19 @@ async def test_a_prepared_call_whose_body_did_not_start_did_not_run(h: Harness) 
     assert call.outcome.code == ABORTED_BEFORE_DISPATCH
     await scheduler.finalize(call)
     assert scheduler.finish(call).code == ABORTED_BEFORE_DISPATCH
+
+
+async def test_a_turn_cancelled_in_post_execute_logs_the_filtered_result() -> None:
+    """T-022: The loop goes on with a call whose review was cancelled."""
+
+    async def review(done: Executed, call_next: Next[PostDecision]) -> PostDecision:
+        live.agent.cancel(USER)
+        await checkpoint()
+        return Accept(content=f"filtered {done.outcome.code}")
+
+    async with running_harness(model=script(call("work"))) as live:
+        work(live.ctx)
+        live.ctx.on(POST_EXECUTE, review)
+        await live.send("go")
+        assert live.turn_end == Aborted(USER)
+        live.assert_transcript("user: go", "call: work {}", "error: filtered ABORTED")

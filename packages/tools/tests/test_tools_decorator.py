@@ -173,7 +173,9 @@ async def test_arguments_that_are_no_object_are_violations(raw: object) -> None:
         exec = ToolExec(call_id="c", name="search", arguments=raw)
         outcome = await h.ctx[Tools].execute(exec)
         assert outcome.code == INVALID_ARGS
-        assert outcome.text.startswith("Error: invalid arguments for search:\n- /: Input should be")
+        assert outcome.text.startswith(
+            "Error: invalid arguments for search:\n- /: must be a JSON object"
+        )
 
 
 async def test_a_function_may_do_without_the_run() -> None:

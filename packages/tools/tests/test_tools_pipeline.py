@@ -551,6 +551,7 @@ async def test_a_stage_out_of_order_is_a_mistake_of_the_loop(h: Harness) -> None
     with pytest.raises(RuntimeError, match="dispatch does not follow dispatch"):
         await scheduler.dispatch(call)
     await scheduler.finalize(call)
+    await scheduler.finalize(call)
     seen: list[Executed] = []
     h.ctx.on(RESULT, seen.append)
     assert scheduler.finish(call) is scheduler.finish(call) is seen[0].outcome

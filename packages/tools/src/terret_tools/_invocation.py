@@ -32,6 +32,10 @@ class Invocation:
         self.abandoned = False
         self._stage = "new"
 
+    @property
+    def finalized(self) -> bool:
+        return self._stage == "finalize"
+
     def enter(self, stage: str, *, after: tuple[str, ...]) -> None:
         """Moves to the next stage; raises `RuntimeError` if another one is due."""
         if self._stage not in after:

@@ -37,6 +37,9 @@ class Registration:
 
     def keywords(self, arguments: object) -> Arguments:
         """Returns the keywords of a call; raises `ViolationError`."""
+        if not isinstance(arguments, dict):
+            given = "text that is no JSON" if isinstance(arguments, str) else "another JSON value"
+            raise ViolationError((Violation("", f"must be a JSON object, not {given}"),))
         if self.tool.parse is None:
             return self._matches(arguments)  # type: ignore[return-value]  # the root is an object
         try:

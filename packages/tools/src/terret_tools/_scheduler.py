@@ -72,8 +72,11 @@ class ToolScheduler:
         """Lets policies see and change the outcome, and then the tool its content, once.
 
         A call that was interrupted is reviewed under a shield, for up to `grace` seconds; a
-        review that takes longer leaves nothing of its content.
+        review that takes longer leaves nothing of its content. Idempotent, so that a loop may
+        go on with it when this was cancelled.
         """
+        if call.finalized:
+            return
         call.enter("finalize", after=("prepare", "dispatch"))
         if call.final:
             return
