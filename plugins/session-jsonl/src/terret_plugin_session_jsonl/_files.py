@@ -19,6 +19,7 @@ class LogFile:
         """Take the lock of the session; raises SessionLockedError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = folder / LOG_NAME
+        self.begun = False  # whether the header is written
         self.next_seq = 0
         self._id = session_id
         self._lock = WriteLock(folder / "lock", session_id)
@@ -36,6 +37,7 @@ class LogFile:
                 log = read_log(self.path, self._id)
             except FileNotFoundError:
                 return None
+            self.begun = log is not None
             self.next_seq = 0 if log is None else len(log.events)
             self._size = 0 if log is None else log.size
             self._lead = b"" if log is None or log.terminated else b"\n"
@@ -60,6 +62,7 @@ class LogFile:
                 raise
             self._size += written
             self._lead = b""
+            self.begun = True
             self.next_seq = seqs.stop
             if durable:
                 self._keep(fd)

@@ -8,7 +8,6 @@ from terret_context import Config, Context, plugin
 from terret_sessions import SESSION_PERSISTENCE, SessionCoordinator, Sessions
 
 from ._storage import JsonlStorage
-from ._threads import Threads
 
 
 class SessionJsonlConfig(Config):
@@ -23,8 +22,7 @@ class SessionJsonlConfig(Config):
 @plugin(config=SessionJsonlConfig, inject=(Sessions,), provides=(SESSION_PERSISTENCE,))
 async def session_jsonl(ctx: Context, config: SessionJsonlConfig) -> AsyncIterator[None]:
     """Keeps sessions in files of JSON lines."""
-    threads = Threads(grace=ctx.grace)
-    storage = JsonlStorage(config.root, threads, fsync=config.fsync)
+    storage = JsonlStorage(config.root, fsync=config.fsync, grace=ctx.grace)
     async with SessionCoordinator(ctx, storage, window=config.window_ms / 1000) as coordinator:
         ctx.provide(SESSION_PERSISTENCE, coordinator)
         yield

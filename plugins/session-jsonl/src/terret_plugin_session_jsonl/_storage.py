@@ -30,12 +30,14 @@ Fsync = Literal["flush", "always", "never"]
 class JsonlStorage(SessionStorage):
     """Sessions below the folder `root`: a directory each, with one file of a header and events.
 
-    A session is locked for other writers from `acquire` to `release`. Reading takes no lock.
+    A session is locked for other writers from `acquire` to `release`. Reading takes no lock. The
+    disk is told to keep what was written at each `sync`, after each write, or never. A cancelled
+    caller waits for at most `grace` seconds for the disk.
     """
 
-    def __init__(self, root: Path, threads: Threads, *, fsync: Fsync = "flush") -> None:
+    def __init__(self, root: Path, *, fsync: Fsync = "flush", grace: float = 10.0) -> None:
         self._root = root
-        self._threads = threads
+        self._threads = Threads(grace=grace)
         self._fsync = fsync
         self._files: dict[str, LogFile] = {}
 
@@ -75,7 +77,7 @@ class JsonlStorage(SessionStorage):
         fresh = events[max(0, file.next_seq - events[0].seq) :] if events else ()
         if not fresh:
             return
-        rows = bytearray() if file.next_seq else bytearray(to_json(header.to_wire()) + b"\n")
+        rows = bytearray() if file.begun else bytearray(to_json(header.to_wire()) + b"\n")
         await _add_rows(rows, fresh)
         seqs = range(fresh[0].seq, fresh[-1].seq + 1)
         durable = self._fsync == "always"
@@ -139,6 +141,8 @@ def _snapshots(root: Path) -> Iterator[SessionSnapshot]:
     for path in root.glob(f"*/{LOG_NAME}"):
         with path.open("rb") as file:
             row, status = file.readline(), path.stat()
+        if len(row) == status.st_size:
+            continue  # a crash kept the events from the disk
         try:
             header = read_header(path, row)
         except (SessionCorruptionError, SessionFormatUnsupportedError) as error:

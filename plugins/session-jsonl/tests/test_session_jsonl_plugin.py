@@ -1,0 +1,301 @@
+"""The plugin in a container: mounted, killed in the middle of a turn, resumed."""
+
+import sys
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from terret_context import ConfigError, Container, Context, PluginFailedError, plugin
+from terret_llm import create_user_message
+from terret_plugin_session_jsonl import SessionJsonlConfig, session_jsonl
+from terret_plugin_session_jsonl._threads import Threads
+from terret_sessions import (
+    SESSION_PERSISTENCE,
+    AssistantChunk,
+    Completed,
+    Interrupted,
+    Session,
+    SessionLockedError,
+    SessionPersistence,
+    Sessions,
+    StepEnd,
+    ToolResult,
+    TurnEnd,
+    TurnStart,
+    event_from_json,
+)
+
+
+class Host:
+    """The context of a plugin whose sessions are kept in files."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.sessions = ctx[Sessions]
+
+    @property
+    def persistence(self) -> SessionPersistence:
+        offered = self.ctx.get(SESSION_PERSISTENCE)
+        assert offered is not None
+        return offered
+
+    async def resume(self, id: str) -> Session:
+        async with self.persistence.prepare(id) as session:
+            self.sessions.enter(session)
+            self.sessions.announce(session)
+        return session
+
+
+@asynccontextmanager
+async def host(root_folder: Path, **config: object) -> AsyncIterator[Host]:
+    async with Container() as root:
+        root.plugin(Sessions)
+        root.plugin(session_jsonl, {"root": root_folder, **config})
+        fiber = root.plugin(plugin(inject=(Sessions,), name="host")(_nothing))
+        await root.settle()
+        yield Host(fiber.ctx)
+
+
+def _nothing(ctx: Context) -> None:
+    return None
+
+
+def turn(session: Session) -> None:
+    number = session.last_turn + 1
+    session.append("turn/start", TurnStart(number))
+    session.append("user/message", create_user_message(f"turn {number}"), surface_op="append")
+    session.append("turn/end", TurnEnd(number, Completed()))
+
+
+async def test_a_conversation_goes_on_in_the_next_process(tmp_path: Path) -> None:
+    """M-117: Everything that was appended is there, also what was never flushed."""
+    async with host(tmp_path) as first:
+        session = first.sessions.create("s", meta={"cwd": "/x"})
+        turn(session)
+    async with host(tmp_path) as second:
+        resumed = await second.resume("s")
+        turn(resumed)
+        assert list(resumed.events[:3]) == list(session.events)
+        assert resumed.header == session.header
+    async with host(tmp_path) as third:
+        log = await third.persistence.load("s")
+
+    assert [message.text for message in Session(seed=log.events).derive_messages()] == [
+        "turn 1",
+        "turn 2",
+    ]
+
+
+async def test_a_flush_returns_when_the_file_has_it(tmp_path: Path) -> None:
+    """M-119: What a flush acknowledged can be read by anybody."""
+    async with host(tmp_path, windowMs=3_600_000) as at:
+        session = at.sessions.create("s")
+        turn(session)
+        assert await at.persistence.list() == ()
+        assert await at.sessions.flush(session)
+
+        located = at.persistence.locate(session.header)
+        assert located is not None
+        lines = (await anyio.Path(located).read_bytes()).splitlines()
+        assert [event_from_json(line) for line in lines[1:]] == list(session.events)
+        assert await at.persistence.list() == (session.header,)
+        assert at.persistence.supports_raw
+        assert (await at.persistence.read_raw("s")).splitlines() == lines
+
+
+async def test_a_second_harness_on_the_same_session_is_told_who_has_it(tmp_path: Path) -> None:
+    """M-118: It may read, and may write other sessions."""
+    async with host(tmp_path) as first, host(tmp_path) as second:
+        session = first.sessions.create("s")
+        turn(session)
+        await first.sessions.flush(session)
+        with pytest.raises(SessionLockedError, match="process"):
+            await second.resume("s")
+        assert (await second.persistence.inspect("s")).events == tuple(session.events)
+        other = second.sessions.create("t")
+        turn(other)
+        await second.sessions.flush(other)
+
+        assert len(await first.persistence.list()) == 2
+
+
+async def test_many_sessions_are_written_side_by_side(tmp_path: Path) -> None:
+    """M-118: Each with a queue of its own."""
+    async with host(tmp_path) as at:
+        sessions = [at.sessions.create(f"s{number}") for number in range(30)]
+        async with anyio.create_task_group() as group:
+            for session in sessions:
+                turn(session)
+                group.start_soon(at.sessions.flush, session)
+
+        assert len(await at.persistence.list()) == 30
+
+
+CRASH = """
+import anyio, sys
+from terret_context import Container, plugin
+from terret_llm import TextDelta, ToolCallBlock, create_assistant_message, create_user_message
+from terret_plugin_session_jsonl import session_jsonl
+from terret_sessions import (
+    AssistantChunk, AssistantMessage, Sessions, StepStart, ToolCall, TurnStart,
+)
+
+@plugin(inject=(Sessions,))
+async def talk(ctx):
+    session = ctx[Sessions].create("s")
+    session.append("turn/start", TurnStart(1))
+    session.append("step/start", StepStart(1, 1))
+    session.append("user/message", create_user_message("hi"), surface_op="append")
+    for number in range(100):
+        session.append("assistant/chunk", AssistantChunk(1, 1, TextDelta(0, str(number))))
+    calls = [ToolCallBlock(id, "add", "{}") for id in ("ran", "waited")]
+    message = create_assistant_message(calls, "p", "m")
+    view = AssistantMessage(1, 1, message)
+    session.append("assistant/message", view, surface_op="append", sources=[(3, 102)])
+    session.append("tool/call", ToolCall(1, 1, "ran", "add", "{}"))
+    await ctx[Sessions].flush(session)
+    print("flushed", flush=True)
+    while True:
+        session.append("assistant/chunk", AssistantChunk(1, 1, TextDelta(0, "x" * 1000)))
+        await anyio.lowlevel.checkpoint()
+
+async def main():
+    async with Container() as root:
+        root.plugin(Sessions)
+        root.plugin(session_jsonl, {"root": sys.argv[1], "windowMs": 0})
+        await root.settle()
+        await root.plugin(talk).ready()
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+async def test_a_killed_process_loses_nothing_it_had_flushed(tmp_path: Path) -> None:
+    """M-117, M-120, B-170, B-173: The turn is closed, its calls answered, the talk goes on."""
+    command = [sys.executable, "-c", CRASH, str(tmp_path)]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdout is not None
+        await BufferedByteReceiveStream(process.stdout).receive_until(b"flushed", 100)
+        process.kill()
+    async with host(tmp_path) as at:
+        session = await at.resume("s")
+        turn(session)
+        await at.sessions.flush(session)
+        views = [event.view for event in session.events]
+
+    assert sum(isinstance(view, AssistantChunk) for view in views) >= 100
+    assert [
+        (view.block.tool_call_id, view.error and view.error.code)
+        for view in views
+        if isinstance(view, ToolResult)
+    ] == [
+        ("ran", "TOOL_OUTCOME_UNKNOWN"),
+        ("waited", "TOOL_NOT_STARTED"),
+    ]
+    assert [view for view in views if isinstance(view, StepEnd | TurnEnd)] == [
+        StepEnd(1, 1),
+        TurnEnd(1, Interrupted()),
+        TurnEnd(2, Completed()),
+    ]
+    async with host(tmp_path) as at:
+        assert (await at.persistence.load("s")).events == tuple(session.events)
+
+
+@pytest.mark.parametrize(
+    "config", [{"fsync": "sometimes"}, {"windowMs": -1}, {"window_ms": "soon"}, {"path": "x"}]
+)
+async def test_a_wrong_setting_stops_the_mount(tmp_path: Path, config: dict[str, object]) -> None:
+    """M-117: Unknown keys and values are refused."""
+    async with Container() as root:
+        root.plugin(Sessions)
+        fiber = root.plugin(session_jsonl, config)
+        with pytest.raises(PluginFailedError) as caught:
+            await fiber.ready()
+
+    assert isinstance(caught.value.__cause__, ConfigError)
+
+
+def test_the_defaults_need_no_configuration() -> None:
+    """M-119: A flush reaches the disk, and an event waits for at most 200 ms."""
+    assert SessionJsonlConfig().model_dump(by_alias=True) == {
+        "root": Path(".terret/sessions"),
+        "fsync": "flush",
+        "windowMs": 200,
+    }
+
+
+async def test_unloading_the_plugin_is_the_identity(tmp_path: Path) -> None:
+    """M-118: Sessions go on without it, and it takes them up again where it left them."""
+    async with Container() as root:
+        root.plugin(Sessions)
+        store = root.plugin(session_jsonl, {"root": tmp_path})
+        fiber = root.plugin(plugin(inject=(Sessions,), name="host")(_nothing))
+        await root.settle()
+        before = root.snapshot()["listeners"]
+        at = Host(fiber.ctx)
+        session = at.sessions.create("s")
+        turn(session)
+        await store.dispose(check=True)
+        turn(session)
+        assert at.ctx.get(SESSION_PERSISTENCE) is None
+        await root.plugin(session_jsonl, {"root": tmp_path}).ready()
+        await at.sessions.flush(session)
+
+        assert await at.persistence.read_from("s", 0) == tuple(session.events)
+        assert root.snapshot()["listeners"].keys() == before.keys()
+    async with host(tmp_path) as again:
+        assert (await again.persistence.load("s")).events == tuple(session.events)
+
+
+async def test_a_cancelled_caller_waits_for_its_thread() -> None:
+    """M-119: Within `grace` the call comes to its end, and the cancellation goes on."""
+    started, go, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        go.wait(10)
+        done.set()
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(Threads(grace=60).run, work)
+            await anyio.to_thread.run_sync(started.wait)
+            scope.cancel()
+            go.set()
+
+    assert scope.cancelled_caught
+    assert done.is_set()
+
+
+async def test_a_thread_that_hangs_is_left_alone_after_grace() -> None:
+    """M-119: A disk that does not answer cannot hold up a teardown for ever."""
+    started, go = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        started.set()
+        go.wait(60)
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(Threads(grace=0).run, hang)
+            await anyio.to_thread.run_sync(started.wait)
+            scope.cancel()
+    finished = go.is_set()
+    go.set()
+
+    assert not finished
+
+
+async def test_a_thread_hands_over_result_and_error() -> None:
+    """M-119: As it is, without a group around it."""
+    threads = Threads(grace=1)
+
+    assert await threads.run(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        await threads.run(lambda: 1 // 0)
