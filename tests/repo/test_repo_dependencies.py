@@ -16,6 +16,7 @@ MOUNTED_BY_NAME = {
 }
 LOADED_BY_OTHERS = {
     ("terret-testing", "trio"): "anyio imports the backend that a test asks for",
+    ("terret-plugin-tools-demo", "tzdata"): "zoneinfo reads it where the system has no database",
 }
 
 
