@@ -116,6 +116,14 @@ def test_the_members_of_a_union_complain_in_one_line(faults: Lines) -> None:
     ]
 
 
+def test_an_unknown_key_without_a_near_name_lists_the_known_ones(faults: Lines) -> None:
+    """C-302: if they are few."""
+    assert faults("plugins: {bash: {use: ./bash.py, zz: 1, limits: {zz: 1}}}") == [
+        "harness.yml:1:34 plugins.bash.zz: unknown key",
+        "harness.yml:1:50 plugins.bash.limits.zz: unknown key (known: maxBytes)",
+    ]
+
+
 def test_a_validator_of_the_plugin_is_quoted(faults: Lines) -> None:
     """C-305."""
     assert faults("plugins: {bash: {use: ./bash.py, name: bad-1}}") == [

@@ -98,7 +98,8 @@ def _locate(node: Node, part: ConfigFault) -> Fault:
             node = node.value[key]
     if part.message == "unknown key":
         known = (*part.known, *(ENTRY_KEYS if len(part.path) == 1 else ()))
-        return node.fault(part.message + did_you_mean(node.name, known), key=True)
+        few = f" (known: {', '.join(part.known)})" if 0 < len(part.known) < 12 else ""
+        return node.fault(part.message + (did_you_mean(node.name, known) or few), key=True)
     if part.message == "is missing":
         fault = node.fault(part.message, key=True)
         return replace(fault, path=child_path(node.path, part.path[-1]))
