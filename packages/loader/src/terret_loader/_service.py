@@ -24,7 +24,7 @@ from terret_context import (
 )
 
 from ._document import Node, bare
-from ._entries import Entry, normalise
+from ._entries import Entry
 from ._faults import Fault, HarnessConfigError, Source, in_file_order
 from ._host import Hooks, load_hooks
 from ._merging import merge, value_layer
@@ -121,17 +121,14 @@ class Loader(Service, key="loader"):
                 self._overrides = before
                 raise HarnessConfigError(self.faults)
 
-    def mount(self, ctx: Context, entries: Mapping[str, object] | Node, *, base: Path) -> Fiber:
+    def mount(self, ctx: Context, entries: Mapping[str, object], *, base: Path) -> Fiber:
         """Mounts entries in the syntax of `plugins` as one child of a context.
 
         `base` is the file that mentions them. Raises `HarnessConfigError`, before anything is
         mounted, for any fault of an entry that is not optional.
         """
         faults: list[Fault] = []
-        if isinstance(entries, Node):
-            layer: Node | None = normalise(entries, faults.append)
-        else:
-            layer = value_layer("plugins", json.dumps(entries), _source(base), faults.append)
+        layer = value_layer("plugins", json.dumps(entries), _source(base), faults.append)
         assert layer is not None
         plan = self._checker.entries(merge(None, layer, faults.append, faults.append))
         if found := blocking([*faults, *plan.faults], safe=False):
