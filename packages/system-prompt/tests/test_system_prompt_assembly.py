@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from math import inf, nan
+from typing import Any
 
 import pytest
 
@@ -266,6 +267,48 @@ async def test_a_listener_that_gives_no_assembly_is_reported(result: object) -> 
         root.on(ASSEMBLE, wrong)
         with pytest.raises(PromptAssemblyError, match="not an Assembly"):
             await root[SystemPrompt].assemble(EVERYBODY)
+
+
+async def test_a_listener_that_doubles_a_name_is_reported() -> None:
+    """P-024: Names are unique in an assembly."""
+
+    async def double(payload: Assembling, call_next: Next[Assembly]) -> Assembly:
+        return replace(payload.assembly, sections=payload.assembly.sections * 2)
+
+    async with running(persona="x") as root:
+        root.on(ASSEMBLE, double)
+        with pytest.raises(PromptAssemblyError, match="gave the sections persona twice"):
+            await root[SystemPrompt].assemble(EVERYBODY)
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("section", 'section "x" gave 5, which is no text'),
+        ("context", 'context "x" gave 5, which is no text'),
+        ("variable", 'variable "x" gave 5, not text or None'),
+        ("tools", r"tool provider .*wrong gave 5, not ProvidedTools"),
+    ],
+)
+async def test_a_contribution_of_the_wrong_type_is_named(kind: str, problem: str) -> None:
+    """P-010: A failure names the contributor."""
+
+    def wrong(context: AssembleContext) -> Any:
+        return 5
+
+    async with running() as root:
+        prompt = root[SystemPrompt]
+        match kind:
+            case "section":
+                prompt.section("x", 0, wrong)
+            case "context":
+                prompt.context("x", 0, wrong)
+            case "variable":
+                prompt.variable("x", wrong)
+            case _:
+                prompt.tools(wrong)
+        with pytest.raises(PromptAssemblyError, match=problem):
+            await prompt.assemble(EVERYBODY)
 
 
 async def test_a_changed_setting_applies_without_a_restart() -> None:

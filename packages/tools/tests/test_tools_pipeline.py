@@ -314,6 +314,55 @@ async def test_a_failed_call_takes_no_value(h: Harness) -> None:
     assert "takes no value" in (await run(h, "vanished")).text
 
 
+async def test_a_tool_without_output_takes_no_value(h: Harness) -> None:
+    """T-016: A value needs an output declaration that can render it."""
+
+    @tool
+    async def talk() -> str:
+        """Talk."""
+        return "text"
+
+    h.ctx[Tools].register(talk)
+    post(h, lambda done: Accept(value=1))
+    outcome = await run(h, "talk")
+    assert outcome.code == INVALID_TOOL_OUTPUT
+    assert "no output declaration" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ValueError("seven is too much"), INVALID_ARGS, "- /: seven is too much"),
+        (KeyError("broken"), None, "Error: KeyError: 'broken'"),
+    ],
+)
+async def test_a_definition_may_bring_its_own_parser(
+    h: Harness, error: Exception, code: str | None, text: str
+) -> None:
+    """T-040: What `parse` refuses is INVALID_ARGS; its own failure is an error result."""
+
+    def parse(arguments: object) -> dict[str, object]:
+        raise error
+
+    h.ctx[Tools].register(replace(double, name="own", parse=parse))
+    outcome = await run(h, "own")
+    assert (outcome.code, outcome.text[-len(text) :]) == (code, text)
+
+
+async def test_a_run_shows_the_call(h: Harness) -> None:
+    """T-021: The body sees what policies see."""
+
+    @tool
+    async def look(run: ToolRun) -> str:
+        """Look at the run."""
+        assert (run.exec.token, run.arguments, run.parent) == (run.token, {}, None)
+        assert not run.cancelled
+        return run.name
+
+    h.ctx[Tools].register(look)
+    assert (await run(h, "look")).text == "look"
+
+
 async def test_the_content_of_a_failure_may_be_replaced(h: Harness) -> None:
     """T-016: Error and code stay, the model reads the new content."""
     post(h, lambda done: Accept(content="something failed"))

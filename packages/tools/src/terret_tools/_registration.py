@@ -106,8 +106,6 @@ class Registration:
         if output is not None and output.encode is not None:
             try:
                 value = output.encode(value)
-            except ViolationError:
-                raise
             except ValueError as error:
                 raise ViolationError((Violation("", str(error)),)) from error
             return _lossless(value)

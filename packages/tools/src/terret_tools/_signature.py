@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
+from pydantic_core import ErrorDetails, to_json
 
 from ._calls import ToolRun
 from ._errors import Violation, ViolationError
@@ -65,8 +65,6 @@ class Signature:
                 for each in error.errors(include_url=False, include_context=False)
             ]
             raise ViolationError(tuple(found)) from None
-        except PydanticSerializationError as error:
-            raise ViolationError((Violation("", str(error)),)) from None
         values = {name: getattr(parsed, field) for field, name in self._names.items()}
         return values | (parsed.model_extra or {})
 
