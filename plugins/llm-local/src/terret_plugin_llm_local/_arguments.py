@@ -1,5 +1,5 @@
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from terret_llm import GenerateOptions, ToolSchema
@@ -19,6 +19,7 @@ _EXAMPLES = (
     ),
     ("delete_file(path): Remove the file tmp/log-1.csv for me.", '{"path": "tmp/log-1.csv"}'),
 )
+_STARTS_WITH_NUMERAL = re.compile(r"[\d.,-]+(?:\s|$)")
 _LOOKS_LIKE_A_NAME = re.compile(r"(?=.*[A-Za-z]).*[A-Z0-9/_.]")
 
 
@@ -41,6 +42,22 @@ def argument_schema(tool: ToolSchema, turn: Turn) -> JsonSchema | None:
     return {"$defs": tool.parameters["$defs"], **restricted}
 
 
+def determined(schema: JsonSchema) -> dict[str, object]:
+    """The arguments for which a restricted schema leaves no choice, by name."""
+    choices = {name: part.get("enum") for name, part in properties_of(schema).items()}
+    return {
+        name: values[0]
+        for name, values in choices.items()
+        if isinstance(values, list) and len(values) == 1
+    }
+
+
+def without(schema: JsonSchema, names: Collection[str]) -> JsonSchema:
+    """An object schema that lacks the properties `names`."""
+    left = {name: part for name, part in properties_of(schema).items() if name not in names}
+    return {**schema, "properties": left, "required": list(left)}
+
+
 class _Restriction:
     """Narrows the schemas of one tool to the spans of one request."""
 
@@ -55,6 +72,8 @@ class _Restriction:
         if len(self._texts) < max(kinds.count("string"), 1):
             keywords = stems(f"{tool.name} {tool.description}")
             self._texts += phrases(turn.request, keywords)
+        if self._needed:
+            self._texts = [text for text in self._texts if not _STARTS_WITH_NUMERAL.match(text)]
 
     def of_object(self, schema: JsonSchema) -> JsonSchema | None:
         required = required_of(schema)

@@ -2,6 +2,7 @@ import json
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import cast
 from uuid import uuid4
 
 from terret_llm import (
@@ -12,6 +13,8 @@ from terret_llm import (
     Finish,
     FinishChunk,
     GenerateOptions,
+    LlmError,
+    LlmFailure,
     TextBlock,
     TextDelta,
     ToolCallBlock,
@@ -22,11 +25,11 @@ from terret_llm import (
 )
 
 from ._answers import answer_grammar, answer_prompt, fits_a_sentence, quotation
-from ._arguments import argument_prompt, argument_schema
+from ._arguments import argument_prompt, argument_schema, determined, without
 from ._chat import LocalChat
 from ._prompts import spoken
 from ._routing import NONE, candidates, route_prompt, route_schema
-from ._schemas import JsonSchema
+from ._schemas import JsonSchema, properties_of
 from ._turns import Turn, read_turn
 
 _PENALTY = 0.4  # without it the smallest models repeat themselves to the limit
@@ -78,17 +81,28 @@ class _Guide:
         if sure and len(tools) == 1:
             return tools[0].name
         schema = route_schema(tools, sure=sure)
-        return str(json.loads(await self._ask(route_prompt(tools, self._turn), schema)))
+        return str(await self._ask(route_prompt(tools, self._turn), schema))
 
     async def _arguments(self, tool: ToolSchema, schema: JsonSchema) -> str:
-        if not schema["properties"]:
-            return "{}"
-        return await self._ask(argument_prompt(tool, self._turn), schema)
+        """JSON text. The model is asked for nothing that the request has settled."""
+        arguments = determined(schema)
+        open_schema = without(schema, arguments)
+        if open_schema["properties"]:
+            answer = await self._ask(argument_prompt(tool, self._turn), open_schema)
+            arguments |= cast("dict[str, object]", answer)
+        ordered = {name: arguments[name] for name in properties_of(schema)}
+        return json.dumps(ordered, ensure_ascii=False)
 
-    async def _ask(self, prompt: GenerateOptions, schema: JsonSchema) -> str:
+    async def _ask(self, prompt: GenerateOptions, schema: JsonSchema) -> object:
         text, usage = await self._chat.complete(prompt, json_schema=schema)
         self.spent = _sum(self.spent, usage)
-        return text
+        try:
+            return json.loads(text)
+        except ValueError:
+            failure = LlmFailure(
+                f"the local model did not end its JSON: {text}", "MALFORMED_RESPONSE"
+            )
+            raise LlmError(failure) from None
 
 
 async def _charged(chunks: Chunks, spent: Usage) -> Chunks:

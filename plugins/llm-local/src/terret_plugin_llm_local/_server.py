@@ -47,7 +47,7 @@ class ModelServer:
         self.url: str = self._server.listening_address
 
 
-_running: WeakValueDictionary[ServerSettings, ModelServer] = WeakValueDictionary()
+running: WeakValueDictionary[ServerSettings, ModelServer] = WeakValueDictionary()
 _starting = threading.Lock()
 
 
@@ -57,7 +57,7 @@ def shared_server(settings: ServerSettings) -> ModelServer:
     Blocks while the model is loaded. Safe from any thread. Raises LlmError if it cannot be loaded.
     """
     with _starting:
-        server = _running.get(settings)
+        server = running.get(settings)
         if server is None:
-            server = _running[settings] = ModelServer(settings)
+            server = running[settings] = ModelServer(settings)
         return server

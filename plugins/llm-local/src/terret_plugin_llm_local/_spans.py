@@ -4,7 +4,8 @@ from ._words import STOP_WORDS, bare, stem
 
 Number = int | float
 
-LONGEST_PHRASE = 6
+_LONGEST_PHRASE = 6
+_MOST_PHRASES = 200
 
 _UNITS = re.findall(
     r"\w+",
@@ -43,15 +44,16 @@ def quotations(text: str) -> list[str]:
 
 
 def phrases(text: str, keywords: frozenset[str]) -> list[str]:
-    """The parts of `text` that may be meant as an argument.
+    """The parts of `text`, outside quotes, that may be meant as an argument.
 
     They hold none of `keywords` (stems that belong to the tool), and do not start with the verb of
     the request unless there is nothing else.
     """
+    text = _QUOTED.sub(" , ", text)
     found = [phrase for run in _runs(text, keywords) for phrase in _phrases_of(run)]
     verb = bare(text.split(maxsplit=1)[0]) if text.strip() else ""
     arguments = [phrase for phrase in found if phrase.split()[0] != verb]
-    return list(dict.fromkeys(arguments or found))
+    return list(dict.fromkeys(arguments or found))[:_MOST_PHRASES]
 
 
 def _value(text: str, match: re.Match[str]) -> Number:
@@ -84,6 +86,6 @@ def _phrases_of(run: list[str]) -> list[str]:
     return [
         " ".join(run[start:end])
         for start in range(len(run))
-        for end in range(start + 1, min(start + LONGEST_PHRASE, len(run)) + 1)
+        for end in range(start + 1, min(start + _LONGEST_PHRASE, len(run)) + 1)
         if edge[start] and edge[end - 1]
     ]
