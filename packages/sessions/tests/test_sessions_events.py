@@ -257,14 +257,26 @@ def test_a_type_that_nobody_declared_needs_the_mark_ignorable() -> None:
     assert event_from_json(event_to_json(event)) == event
 
 
-def test_a_row_that_is_not_lossless_is_refused_with_its_pointer() -> None:
-    """S-021, S-101: What is loaded is walked."""
-    row = b'{"type":"approval/asked","seq":1,"time":1,"data":{"args":{"x":1e400}}}'
+@pytest.mark.parametrize(
+    ("number", "pointer"),
+    [
+        (b"1e400", "/data/args/x"),
+        (b"-0.0", "/data/args/x"),
+        (b"-1e-400", "/data/args/x"),
+        (b"9007199254740992", "/data/args/x"),
+        (b"[[1],[2,NaN]]", "/data/args/x/1/1"),
+    ],
+)
+def test_a_row_that_is_not_lossless_is_refused_with_its_pointer(
+    number: bytes, pointer: str
+) -> None:
+    """S-021, S-101: What is loaded is checked as well."""
+    row = b'{"type":"approval/asked","seq":1,"time":1,"data":{"args":{"x":%b}}}' % number
 
     with pytest.raises(LosslessJsonError, match="approval/asked") as caught:
         event_from_json(row)
 
-    assert caught.value.pointer == "/data/args/x"
+    assert caught.value.pointer == pointer
 
 
 def test_a_lone_surrogate_costs_only_its_own_row() -> None:

@@ -113,7 +113,7 @@ def test_catching_up_reads_new_events_only() -> None:
     ],
 )
 def test_a_replacement_takes_the_place_of_a_range(start: int, end: int, left: list[str]) -> None:
-    """S-051, S-058: The whole, a part, one node, the last; each counts as a generation."""
+    """S-051, S-058, S-059: The whole, a part, one node, the last; each counts as a generation."""
     session = _conversation(4)
     session.derive_messages()
 
@@ -172,7 +172,7 @@ def test_a_replacement_that_does_not_fit_changes_nothing(
 
 
 def test_surface_types_need_an_operation_and_others_must_not_have_one() -> None:
-    """S-022: Surface types need surfaceOp; others must not carry it, nor sources."""
+    """S-022, S-059: Surface types need surfaceOp; others must not carry it, nor sources."""
     session = _conversation(1)
 
     with pytest.raises(SurfaceError, match="needs a surfaceOp"):

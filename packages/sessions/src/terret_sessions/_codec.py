@@ -10,7 +10,7 @@ from terret_llm import chunk_json, replace_surrogates
 from ._errors import InvalidEventError, LosslessJsonError, UnknownEventTypeError
 from ._event_types import event_type
 from ._events import Replace, SessionEvent, SurfaceOp
-from ._json import check_json, copy_json
+from ._json import check_json, check_parsed, copy_json
 from ._payloads import AssistantChunk
 from ._reading import Fields
 from ._sources import sources_from_wire
@@ -48,7 +48,7 @@ def event_from_json(row: bytes | str) -> SessionEvent:
         data = from_json(row)
     except ValueError as error:
         raise InvalidEventError("(no event)", f"not JSON: {error}") from None
-    return _read(data, check_json)
+    return _read(data, check_parsed)
 
 
 def event_from_wire(data: object) -> SessionEvent:

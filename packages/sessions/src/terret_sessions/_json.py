@@ -26,6 +26,11 @@ def check_json(value: object) -> object:
     return value
 
 
+def check_parsed(value: object) -> object:
+    """As `check_json`, for what a JSON parser gave: only numbers can be wrong, depth is limited."""
+    return value if _has_good_numbers([value]) else check_json(value)
+
+
 def check_text(text: str) -> None:
     """Raise ValueError if `text` holds a lone surrogate, which UTF-8 cannot carry."""
     if not text.isascii():
@@ -61,6 +66,20 @@ def _walk(value: object, root: list[Any] | None, max_depth: int) -> None:
                 frame.put(child)
     except ValueError as fault:
         raise LosslessJsonError(_pointer(frames), str(fault)) from None
+
+
+def _has_good_numbers(container: Any) -> bool:
+    for child in container.values() if type(container) is dict else container:
+        kind = type(child)
+        if kind is int:
+            if not -_MAX_INT <= child <= _MAX_INT:
+                return False
+        elif kind is dict or kind is list:
+            if not _has_good_numbers(child):
+                return False
+        elif kind is float and (not math.isfinite(child) or str(child) == "-0.0"):
+            return False
+    return True
 
 
 class _Frame:
@@ -109,7 +128,7 @@ def _check_scalar(value: object) -> None:
 def _check_float(number: float) -> None:
     if not math.isfinite(number):
         raise ValueError(f"the number {number!r} is not finite")
-    if number == 0 and math.copysign(1, number) < 0:
+    if str(number) == "-0.0":
         raise ValueError("the number -0.0 would lose its sign")
 
 
