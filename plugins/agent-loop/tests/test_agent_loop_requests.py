@@ -33,8 +33,7 @@ from terret_sessions import (
     derive_messages,
 )
 from terret_system_prompt import SystemPrompt
-from terret_testing import Harness, call, running_harness, say, script
-from terret_testing._script import Say
+from terret_testing import Harness, Part, call, running_harness, say, script
 from terret_tools import Tools, tool
 
 SCRIPTED = AgentOptions(provider="scripted", model="scripted")
@@ -419,7 +418,7 @@ async def test_requests_share_their_messages_and_each_is_encoded_once() -> None:
     """L-226: what a step costs besides model and tools does not grow with the history."""
     codec = CountingCodec()
 
-    def encode(request: GenerateOptions) -> Say:
+    def encode(request: GenerateOptions) -> Part:
         return say(str(len([message.encoded(codec) for message in request.messages])))
 
     async with running_harness(model=script(*[encode] * 10)) as h:

@@ -44,7 +44,7 @@ class AgentBase(Agent):
     @final
     def disposed(self) -> bool:
         """`True` from the moment an owner stops or the teardown begins."""
-        return self._ended or not all(owner.admits for owner in self._owners)
+        return self._ended or any(owner.ends or not owner.admits for owner in self._owners)
 
     @final
     def admit(self) -> None:

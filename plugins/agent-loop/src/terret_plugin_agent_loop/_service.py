@@ -13,7 +13,7 @@ from terret_agents import (
 )
 from terret_context import Config, Context, Service
 from terret_llm import HarnessError, Llm, LlmCallConfig
-from terret_sessions import Session, SessionMeta, Sessions
+from terret_sessions import SESSION_PERSISTENCE, Session, SessionMeta, Sessions
 from terret_system_prompt import AssembleContext, SystemPrompt
 from terret_tools import Tools
 
@@ -34,6 +34,7 @@ class AgentLoop(
     key="agentLoop",
     config=AgentLoopConfig,
     inject=(Llm, Sessions, SystemPrompt, Agents, Tools),
+    optional=(SESSION_PERSISTENCE,),  # so that agents have ended before their storage closes
 ):
     """The default agent loop: call the model, run the tools, repeat."""
 
