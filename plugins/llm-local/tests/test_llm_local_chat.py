@@ -102,6 +102,7 @@ async def test_a_request_carries_key_seed_and_further_fields() -> None:
 
 @pytest.mark.parametrize("taken", [1, 2, 3])
 async def test_leaving_a_stream_early_closes_the_connection(taken: int) -> None:
+    """M-130, B-131: at once, and without anything left behind."""
     server = Server(HEAD, delta("a"), delta("b"), delta("c"), closes=False)
     async with connected(server) as chat:
         async with aclosing(chat.stream(HELLO)) as chunks:
@@ -112,6 +113,7 @@ async def test_leaving_a_stream_early_closes_the_connection(taken: int) -> None:
 
 
 async def test_cancelling_a_read_closes_the_connection() -> None:
+    """M-130: the cancellation passes and no scope is left behind."""
     server = Server(HEAD, delta("a"), closes=False)
     async with connected(server) as chat:
         with anyio.CancelScope() as scope:

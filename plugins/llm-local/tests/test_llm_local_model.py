@@ -64,7 +64,7 @@ def server() -> ModelServer:
 
 
 def settings(config: LlmLocalConfig) -> ServerSettings:
-    path = model_file(config.model_path).resolve()
+    path = model_file(config.model_path)
     return ServerSettings(path, config.threads, config.context_size)
 
 

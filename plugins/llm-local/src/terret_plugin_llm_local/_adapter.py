@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -24,6 +24,8 @@ from ._guide import guided
 from ._server import ModelServer, ServerSettings, shared_server
 from ._weights import model_file, model_name
 
+T = TypeVar("T")
+
 
 class LocalAdapter(LlmAdapter):
     """Answers requests with a model that runs inside this process.
@@ -37,6 +39,7 @@ class LocalAdapter(LlmAdapter):
         self._loading = loading
         self._model = config.model or model_name(config.model_path)
         self._starting = anyio.Lock()
+        self._threads = anyio.CapacityLimiter(1)
         self._running: list[ModelServer] = []
         self._chat: LocalChat | None = None
         self._closed = False
@@ -83,7 +86,7 @@ class LocalAdapter(LlmAdapter):
         if chat is not None:
             await chat.aclose()
             # The last user of a server stops it, which waits for its threads.
-            await anyio.to_thread.run_sync(self._running.clear, abandon_on_cancel=True)
+            await self._in_thread(self._running.clear)
 
     async def _ready(self) -> LocalChat:
         async with self._starting:
@@ -97,14 +100,19 @@ class LocalAdapter(LlmAdapter):
             return self._chat
 
     async def _load(self) -> ModelServer:
+        path = model_file(self._config.model_path)
+        settings = ServerSettings(path, self._config.threads, self._config.context_size)
         self._announce("started")
         try:
-            server = await anyio.to_thread.run_sync(_start, self._config, abandon_on_cancel=True)
+            server = await self._in_thread(lambda: shared_server(settings))
         except Exception:
             self._announce("failed")
             raise
         self._announce("ready")
         return server
+
+    async def _in_thread(self, block: Callable[[], T]) -> T:
+        return await anyio.to_thread.run_sync(block, abandon_on_cancel=True, limiter=self._threads)
 
     def _announce(self, state: Literal["started", "ready", "failed"]) -> None:
         self._loading(ModelLoading(self._config.provider, self._model, state))
@@ -125,8 +133,3 @@ class LocalAdapter(LlmAdapter):
             max_tokens=self._config.max_tokens,
             reasoning_efforts=(),
         )
-
-
-def _start(config: LlmLocalConfig) -> ModelServer:
-    path = model_file(config.model_path)
-    return shared_server(ServerSettings(path.resolve(), config.threads, config.context_size))

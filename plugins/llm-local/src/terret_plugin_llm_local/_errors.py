@@ -9,13 +9,14 @@ def unusable_model(path: Path, reason: str) -> LlmError:
     return LlmError(LlmFailure(text, "UNKNOWN_MODEL"))
 
 
-def missing_part(part: str) -> LlmError:
-    """The error for an installation without runtime or weights, with every way out."""
+def missing_part(what: str) -> LlmError:
+    """The error for an installation without runtime or weights, with the ways out."""
     text = (
-        f"the local model cannot answer: {part} is not installed. Install it:\n"
+        f"the local model cannot answer, because {what}. Install it:\n"
         "  terret model install\n"
-        "or use another model, with one of these in the environment or in .env:\n"
-        "  OPENAI_BASE_URL=http://localhost:11434/v1   (a server of your own)\n"
-        "  OPENAI_API_KEY=...                          (an account)"
+        "or use another model, with these lines under `plugins:` in harness.yml:\n"
+        '  llm-openai: {baseUrl: "http://localhost:11434/v1", model: qwen3}\n'
+        "  agent-loop: {agents: [{id: main, provider: openai}]}\n"
+        "Without baseUrl it asks OpenAI, with the key in OPENAI_API_KEY."
     )
     return LlmError(LlmFailure(text, "UNKNOWN_MODEL"))

@@ -22,15 +22,15 @@ def model_file(path: Path | None) -> Path:
     Raises LlmError, code UNKNOWN_MODEL, that says what to install or to correct.
     """
     if find_spec(RUNTIME) is None:
-        raise missing_part(f"its runtime ({RUNTIME})")
+        raise missing_part(f"its runtime is not installed ({RUNTIME})")
     if path is not None:
         return _checked(path)
     spec = find_spec(_MODULE)  # its code is not imported: it belongs to another program
     for folder in (spec and spec.submodule_search_locations) or ():
         file = Path(folder, _FILE)
         if file.is_file():
-            return file
-    raise missing_part(f"its weights (98 MB, package {PACKAGE})")
+            return file.resolve()
+    raise missing_part(f"its weights are not installed (98 MB, in {PACKAGE})")
 
 
 def _checked(path: Path) -> Path:
@@ -39,4 +39,4 @@ def _checked(path: Path) -> Path:
     with path.open("rb") as file:
         if file.read(len(_MAGIC)) != _MAGIC:
             raise unusable_model(path, "it is no GGUF file")
-    return path
+    return path.resolve()
