@@ -41,7 +41,7 @@ def test_the_answer_to_a_follow_up_has_no_words_of_it() -> None:
     [
         (Called("read", "a\nb", is_error=False), "read returned:\n\na\nb"),
         (Called("read", "", is_error=False), "read has run and returned nothing."),
-        (Called("read", "Error: no file", is_error=True), "read failed. Error: no file"),
+        (Called("read", "Error: no file", is_error=True), "read failed: no file"),
         (Called("read", "x" * 3000, is_error=False), f"read returned:\n\n{'x' * 2000}…"),
     ],
 )

@@ -58,7 +58,7 @@ def answer_grammar(turn: Turn, called: Called) -> str:
 def quotation(called: Called) -> str:
     """The answer that shows a result as it is: errors, long texts, texts of several lines."""
     if called.is_error:
-        return f"{called.tool} failed. {called.text}"
+        return f"{called.tool} failed: {called.text.removeprefix('Error: ')}"
     if not called.text:
         return f"{called.tool} has run and returned nothing."
     cut = called.text[:_LONGEST_QUOTE]

@@ -19,8 +19,10 @@ def now(zone: str = "UTC") -> str:
         zone: A city or an IANA name, such as Tokyo or Europe/Berlin.
     """
     ending = f"/{zone.replace(' ', '_')}"
-    known = (name for name in sorted(available_timezones()) if f"/{name}".endswith(ending))
-    return datetime.now(ZoneInfo(next(known, zone))).isoformat(timespec="seconds")
+    names = [name for name in sorted(available_timezones()) if f"/{name}".endswith(ending)]
+    if not names:
+        raise ValueError(f"no time zone is called {zone}")
+    return datetime.now(ZoneInfo(names[0])).isoformat(timespec="seconds")
 
 
 @plugin(inject=(Tools,))
