@@ -23,6 +23,7 @@ from terret_sessions import (
     Session,
     SessionEvent,
     SessionMeta,
+    StepEnd,
     StepStart,
     SurfaceError,
     Todo,
@@ -73,6 +74,18 @@ def test_the_number_of_the_turn_follows_from_the_log() -> None:
 
     assert (session.open_turn, session.last_turn) == (2, 2)
     assert (Session(seed=session.events).open_turn, Session().open_turn) == (2, None)
+
+
+def test_the_number_of_the_open_step_follows_from_the_log() -> None:
+    """S-010: A step is open between its two events, also over a seed."""
+    session = Session()
+    session.append("turn/start", TurnStart(1))
+    steps = [session.open_step]
+    session.append("step/start", StepStart(1, 1))
+    steps += [session.open_step, Session(seed=session.events).open_step]
+    session.append("step/end", StepEnd(1, 1))
+
+    assert [*steps, session.open_step] == [None, 1, 1, None]
 
 
 def test_plain_data_is_copied_and_typed() -> None:

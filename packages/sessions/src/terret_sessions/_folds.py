@@ -3,7 +3,7 @@ from typing import Any
 
 from ._headers import EpochHeader
 from ._packing import Slot, pack_runs
-from ._payloads import AssistantMessage, StepEnd, TurnEnd, TurnStart
+from ._payloads import AssistantMessage, StepEnd, StepStart, TurnEnd, TurnStart
 from ._records import RequestContext, RequestHeader
 
 
@@ -14,6 +14,7 @@ class LogFolds:
         "_packed_to",
         "_slots",
         "last_turn",
+        "open_step",
         "open_turn",
         "request_context",
         "request_header",
@@ -23,6 +24,7 @@ class LogFolds:
         self._slots = slots
         self._packed_to = 0
         self.open_turn: int | None = None
+        self.open_step: int | None = None
         self.last_turn = 0
         self.request_header: EpochHeader | None = None
         self.request_context: RequestContext | None = None
@@ -39,6 +41,13 @@ class LogFolds:
     def _end_turn(self, view: TurnEnd) -> None:
         self.open_turn = None
 
+    def _start_step(self, view: StepStart) -> None:
+        self.open_step = view.step
+
+    def _end_step(self, view: StepEnd) -> None:
+        self.open_step = None
+        self._pack(view)
+
     def _take_header(self, view: RequestHeader) -> None:
         self.request_header = view.header
 
@@ -53,8 +62,9 @@ class LogFolds:
 _FOLDS: dict[type, Callable[[LogFolds, Any], None]] = {
     TurnStart: LogFolds._start_turn,
     TurnEnd: LogFolds._end_turn,
+    StepStart: LogFolds._start_step,
+    StepEnd: LogFolds._end_step,
     RequestHeader: LogFolds._take_header,
     RequestContext: LogFolds._take_context,
     AssistantMessage: LogFolds._pack,
-    StepEnd: LogFolds._pack,
 }

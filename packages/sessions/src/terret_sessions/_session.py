@@ -103,6 +103,11 @@ class Session:
         return self._folds.open_turn
 
     @property
+    def open_step(self) -> int | None:
+        """The number of the step that is open."""
+        return self._folds.open_step
+
+    @property
     def last_turn(self) -> int:
         """The number of the turn that began last; 0 before the first."""
         return self._folds.last_turn
