@@ -31,11 +31,11 @@ class Desk:
 
     def __init__(self, answer: Callable[[], Any]) -> None:
         self.answer = answer
-        self.asked: list[tuple[str, str | None]] = []
+        self.asked: list[tuple[str, Ask]] = []
         self.waiting = anyio.Event()
 
-    async def request(self, exec: ToolExec, reason: str | None) -> ApprovalOutcome:
-        self.asked.append((exec.call_id, reason))
+    async def request(self, exec: ToolExec, ask: Ask) -> ApprovalOutcome:
+        self.asked.append((exec.call_id, ask))
         self.waiting.set()
         answer: ApprovalOutcome = await self.answer()
         return answer
@@ -80,7 +80,7 @@ async def test_an_ask_without_a_service_is_a_denial() -> None:
     """T-012: Without service the reason says so."""
     async with asking(None) as h:
         outcome = await buy(h)
-    assert outcome.text == "Error: approval is needed (costly), but there is no approval service"
+    assert outcome.text == "Error: denied: costly - there is no approval service"
     assert outcome.code == DENIED
 
 
@@ -89,16 +89,16 @@ async def test_an_ask_without_agent_is_a_denial() -> None:
     desk = Desk(answering("allowed-once"))
     async with asking(desk, reason=None) as h:
         outcome = await buy(h, by_agent=False)
-    assert outcome.text.startswith("Error: approval is needed, but the call has no agent")
+    assert outcome.text.startswith("Error: denied: approval is needed - the call has no agent")
     assert desk.asked == []
 
 
 async def test_a_granted_call_runs() -> None:
-    """T-013: Granted; the service gets the call and the reason."""
+    """T-013: Granted; the service gets the call and what the policy said."""
     desk = Desk(answering("allowed-once"))
     async with asking(desk) as h:
         assert (await buy(h)).text == "bought bread"
-    assert desk.asked == [("c", "costly")]
+    assert desk.asked == [("c", Ask("costly"))]
 
 
 async def test_a_granted_call_runs_with_edited_arguments() -> None:
@@ -120,7 +120,7 @@ async def test_edited_arguments_are_checked_like_all_others() -> None:
 @pytest.mark.parametrize(
     ("outcome", "text"),
     [
-        ("rejected", "it was rejected"),
+        ("rejected", "human denied"),
         ("cancelled", "the question was cancelled"),
         ("unavailable", "nobody could be asked"),
         ("timed-out", "nobody answered in time"),
@@ -130,7 +130,7 @@ async def test_any_other_outcome_is_a_denial_that_says_which(outcome: str, text:
     """T-013, T-012: Rejected, cancelled, unavailable, timed out."""
     async with asking(Desk(answering(outcome, note="ask Ann"))) as h:
         denied = await buy(h)
-    assert denied.text == f"Error: approval is needed (costly), but {text}: ask Ann"
+    assert denied.text == f"Error: denied: costly - {text}: ask Ann"
     assert denied.error is not None
     assert denied.error.info is not None
     assert (denied.code, denied.error.info.data) == (DENIED, {"outcome": outcome})

@@ -11,6 +11,7 @@ from ._decisions import (
     Block,
     Decision,
     Deny,
+    Grounds,
     PostDecision,
 )
 from ._decorator import tool
@@ -21,12 +22,22 @@ from ._errors import (
     DENIED,
     INVALID_ARGS,
     INVALID_TOOL_OUTPUT,
+    SKIPPED_SIBLING_DENIED,
     TOOL_OUTCOME_UNKNOWN,
     UNKNOWN_TOOL,
     ToolOverrunError,
     UnsupportedSchemaError,
 )
-from ._events import CHANGE, EXECUTE, POST_EXECUTE, PRE_EXECUTE, RESULT, Executed
+from ._events import (
+    CHANGE,
+    DECIDED,
+    EXECUTE,
+    POST_EXECUTE,
+    PRE_EXECUTE,
+    RESULT,
+    Decided,
+    Executed,
+)
 from ._invocation import Invocation
 from ._outcome import (
     ToolFailure,
@@ -44,6 +55,7 @@ __all__ = [
     "ABORTED_BEFORE_DISPATCH",
     "APPROVAL",
     "CHANGE",
+    "DECIDED",
     "DENIED",
     "EXECUTE",
     "INVALID_ARGS",
@@ -51,6 +63,7 @@ __all__ = [
     "POST_EXECUTE",
     "PRE_EXECUTE",
     "RESULT",
+    "SKIPPED_SIBLING_DENIED",
     "TOOL_OUTCOME_UNKNOWN",
     "UNKNOWN_TOOL",
     "Accept",
@@ -59,9 +72,11 @@ __all__ = [
     "ApprovalOutcome",
     "Ask",
     "Block",
+    "Decided",
     "Decision",
     "Deny",
     "Executed",
+    "Grounds",
     "Invocation",
     "PostDecision",
     "Tool",

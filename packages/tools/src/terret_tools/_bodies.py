@@ -9,8 +9,8 @@ from anyio import get_cancelled_exc_class
 
 from terret_context import Context
 
-from ._calls import ToolRun
-from ._definition import Tool
+from ._calls import ToolExec, ToolRun
+from ._definition import Arguments, Tool
 from ._errors import (
     INVALID_ARGS,
     INVALID_TOOL_OUTPUT,
@@ -61,17 +61,12 @@ class Bodies:
         return replace(outcome, content=content or rendered.content, value=rendered.value)
 
     async def _run(self, call: Invocation) -> ToolOutcome:
-        exec = call.exec
-        registration = self._registry.find(exec.name, exec.agent)
-        if registration is None:
-            return failure(f'there is no tool "{exec.name}"', code=UNKNOWN_TOOL)
+        found = prepared(self._registry, call.exec)
+        if isinstance(found, ToolOutcome):
+            return found
+        registration, keywords = found
         call.registration = registration
-        try:
-            run = call.begin(registration.keywords(exec.plain_arguments()))
-        except ViolationError as error:
-            return _invalid_arguments(exec.name, error.violations)
-        except Exception as error:
-            return failure_from(error)
+        run = call.begin(keywords)
         with registration.running():
             outcome = await self._call(call, registration, run)
         concludes = run.concludes and not outcome.is_error
@@ -105,6 +100,19 @@ class Bodies:
         if job.error is not None:
             raise job.error
         return job.value
+
+
+def prepared(registry: Registry, exec: ToolExec) -> tuple[Registration, Arguments] | ToolOutcome:
+    """Returns the tool of a call with the keywords for its body, or how the call fails."""
+    registration = registry.find(exec.name, exec.agent)
+    if registration is None:
+        return failure(f'there is no tool "{exec.name}"', code=UNKNOWN_TOOL)
+    try:
+        return registration, registration.keywords(exec.plain_arguments())
+    except ViolationError as error:
+        return _invalid_arguments(exec.name, error.violations)
+    except Exception as error:
+        return failure_from(error)
 
 
 def _is_async(tool: Tool) -> bool:

@@ -22,9 +22,50 @@ class _Unset:
 UNSET: Final = _Unset()
 
 
+ApprovalWord: TypeAlias = Literal[
+    "allowed-once", "rejected", "cancelled", "unavailable", "timed-out"
+]
+GroundsSource: TypeAlias = Literal[
+    "rule", "default", "system", "validation", "guard", "hook", "human", "timeout"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalOutcome:
+    """How an ask ended; `arguments` are those of the call if they were edited.
+
+    `id` names the question in the log, `by` who answered it.
+    """
+
+    outcome: ApprovalWord
+    id: str | None = None
+    arguments: object | None = None
+    by: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What a decision rests on: for records only, nothing that happens depends on it.
+
+    Attributes:
+        source: What kind of thing decided.
+        reason: Why, in words that need no context.
+        rule: The name of the rule that decided, if one did.
+        approval: How a person was asked, if one was.
+    """
+
+    source: GroundsSource
+    reason: str
+    rule: str | None = None
+    approval: ApprovalOutcome | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Allow:
     """The call may run, as far as this listener is concerned; tool guards may still deny it."""
+
+    grounds: Grounds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +75,20 @@ class Deny:
     reason: str
     code: str = DENIED
     data: Mapping[str, object] | None = None
+    grounds: Grounds | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Somebody has to approve the call; without an approval service that is a denial."""
+    """Somebody has to approve the call; without an approval service that is a denial.
+
+    `editable` lets whoever approves change the arguments; `data` is for the one who is asked.
+    """
 
     reason: str | None = None
+    grounds: Grounds | None = None
+    editable: bool = False
+    data: Mapping[str, object] | None = None
 
 
 Decision: TypeAlias = Allow | Deny | Ask
@@ -68,25 +116,11 @@ class Block:
 
 PostDecision: TypeAlias = Accept | Block
 
-ApprovalWord: TypeAlias = Literal[
-    "allowed-once", "rejected", "cancelled", "unavailable", "timed-out"
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalOutcome:
-    """How an ask ended; `arguments` are those of the call if they were edited."""
-
-    outcome: ApprovalWord
-    arguments: object | None = None
-    by: str | None = None
-    note: str | None = None
-
 
 class Approval(Protocol):
     """The service that asks a person, or a rule that stands in for one."""
 
-    async def request(self, exec: ToolExec, reason: str | None) -> ApprovalOutcome:
+    async def request(self, exec: ToolExec, ask: Ask) -> ApprovalOutcome:
         """Asks and waits. When the caller is cancelled it withdraws the question and ends."""
         ...
 

@@ -6,6 +6,8 @@ from typing import Final
 from terret_llm import HarnessError
 
 DENIED: Final = "DENIED"
+SKIPPED_SIBLING_DENIED: Final = "SKIPPED_SIBLING_DENIED"
+"""A person denied another call of the same answer; this one was neither decided nor run."""
 UNKNOWN_TOOL: Final = "UNKNOWN_TOOL"
 INVALID_ARGS: Final = "INVALID_ARGS"
 INVALID_TOOL_OUTPUT: Final = "INVALID_TOOL_OUTPUT"

@@ -6,8 +6,16 @@ from operator import attrgetter
 from terret_context import Emit, Waterfall
 
 from ._calls import ToolExec
-from ._decisions import Decision, PostDecision
+from ._decisions import Allow, Decision, Deny, PostDecision
 from ._outcome import ToolOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A call, with edited arguments if there are any, and what was decided; it has grounds."""
+
+    exec: ToolExec
+    decision: Allow | Deny
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +28,11 @@ class Executed:
 
 PRE_EXECUTE = Waterfall[ToolExec, Decision](
     "tools/pre-execute", subject=attrgetter("agent"), doc="May this call run?"
+)
+DECIDED = Waterfall[Decided, Allow | Deny](
+    "tools/decided",
+    subject=attrgetter("exec.agent"),
+    doc="Policies, approval and tool guards decided: record it, or deny what was allowed.",
 )
 EXECUTE = Waterfall[ToolExec, ToolOutcome](
     "tools/execute",

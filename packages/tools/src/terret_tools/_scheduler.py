@@ -7,13 +7,14 @@ from anyio import CancelScope, get_cancelled_exc_class
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from terret_context import Context
+from terret_llm import error_chain
 
 from ._bodies import Bodies
-from ._decisions import Accept
+from ._decisions import Accept, Allow, Deny, Grounds
 from ._errors import ABORTED, INVALID_ARGS
 from ._events import EXECUTE, POST_EXECUTE, RESULT, Executed
 from ._invocation import Invocation
-from ._judging import judge
+from ._judging import confirm, judge
 from ._outcome import ToolOutcome, failure, failure_from
 from ._registry import Registry
 from ._reviewing import finalized, reviewed
@@ -44,7 +45,7 @@ class ToolScheduler:
             return
         try:
             await checkpoint_if_cancelled()
-            call.outcome = await judge(self._ctx, self._registry, call)
+            await self._decide(call)
         except get_cancelled_exc_class():
             call.interrupt()
             raise
@@ -95,6 +96,22 @@ class ToolScheduler:
             call.settled = True
             self._ctx.emit(RESULT, Executed(call.exec, outcome))
         return outcome
+
+    async def _decide(self, call: Invocation) -> None:
+        try:
+            decision = await judge(self._ctx, self._registry, call)
+        except Exception as error:
+            call.end(failure_from(error))
+            reason = error_chain(error)
+            decision = Deny(reason, grounds=Grounds(source="hook", reason=reason))
+        # The outcome of a denial is known from here on, also if the recording is cancelled.
+        self._refuse(call, decision)
+        self._refuse(call, await confirm(self._ctx, call, decision))
+
+    def _refuse(self, call: Invocation, decision: Allow | Deny) -> None:
+        if isinstance(decision, Deny) and not call.final:
+            data, code = decision.data, decision.code
+            call.outcome = failure(decision.reason, code=code, name="Denial", data=data)
 
     async def _review(self, call: Invocation) -> None:
         try:

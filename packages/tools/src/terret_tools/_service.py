@@ -10,12 +10,13 @@ from terret_context import Config, Context, Effect, Service
 from terret_llm import ToolSchema
 from terret_system_prompt import AssembleContext, ProvidedTools, SystemPrompt
 
+from ._bodies import prepared
 from ._calls import ToolExec
 from ._definition import Tool
-from ._errors import ViolationError
+from ._errors import INVALID_ARGS, ViolationError
 from ._events import CHANGE
 from ._invocation import Invocation
-from ._outcome import ToolOutcome
+from ._outcome import ToolOutcome, failure
 from ._registration import Registration
 from ._registry import Guard, Registry
 from ._scheduler import ToolScheduler
@@ -91,6 +92,16 @@ class Tools(Service, key="tools", config=ToolsConfig, inject=(SystemPrompt,)):
         if registration is None or exec.fault is not None:
             return "exclusive"
         return "parallel" if self._is_safe(registration, exec) else "exclusive"
+
+    def check(self, exec: ToolExec) -> ToolOutcome | None:
+        """Returns how a call must fail: an unknown tool, bad arguments; `None` if it need not.
+
+        Nothing runs but the check of the arguments.
+        """
+        if exec.fault is not None:
+            return failure(f"invalid arguments: {exec.fault}", code=INVALID_ARGS)
+        found = prepared(self._registry, exec)
+        return found if isinstance(found, ToolOutcome) else None
 
     async def execute(self, exec: ToolExec) -> ToolOutcome:
         """Runs one call through all stages; for nested calls and code without a loop.
