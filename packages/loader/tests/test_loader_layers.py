@@ -183,9 +183,10 @@ def test_merging_loses_nothing_and_changes_no_layer(layers: list[dict[str, objec
     """C-204: the merged mapping is the fold of a deep update, layer by layer."""
     import json
 
-    from terret_loader._document import bare, parse
     from terret_loader._faults import Source
     from terret_loader._merging import merge
+    from terret_loader._nodes import bare
+    from terret_loader._yaml import parse
 
     source = Source(label="x", folder=Path())
     nodes = [parse(json.dumps(layer), source, lambda fault: None) for layer in layers]

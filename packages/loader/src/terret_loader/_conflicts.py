@@ -22,11 +22,11 @@ def conflicts(entries: Sequence[Entry]) -> Iterator[Fault]:
     needs = {
         entry.path: {
             provider.path: key
-            for key in (*entry.plugin.inject, *entry.inject)
+            for key in keys
             if (provider := providers.get((key, entry.realm(key)))) is not None
         }
         for entry in entries
-        if entry.plugin
+        if entry.plugin and (keys := (*entry.plugin.inject, *entry.inject))
     }
     by_path = {entry.path: entry for entry in entries}
     while circle := _circle(needs):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -10,8 +10,8 @@ from pydantic import Field
 
 from terret_context import Config, Plugin
 
-from ._document import Node, Report
 from ._faults import Origin
+from ._nodes import Node, Report
 
 ENTRY_KEYS: Final = ("config", "enabled", "inject", "isolate", "optional", "plugins", "use")
 
@@ -56,6 +56,11 @@ class Entry:
         return self.path.rpartition("/")[2]
 
     @property
+    def bequest(self) -> tuple[object, ...]:
+        """What the entries of a group have from it."""
+        return self.enabled, self.optional, self.realms
+
+    @property
     def origin(self) -> Origin:
         """Where the last layer that has it names it."""
         return self.node.at
@@ -76,7 +81,7 @@ def entry_id(name: str) -> str:
 def normalise(plugins: Node, report: Report) -> Node:
     """Gives entries one form: ids in kebab-case, and all settings of an entry below `config`."""
     entries: dict[str, Node] = {}
-    if not isinstance(plugins.value, Mapping | None):
+    if not isinstance(plugins.value, dict | None):
         hint = 'write "bash: {}" for an entry with its defaults'
         report(plugins.fault(f"expected a mapping of entries, got {plugins.kind}: {hint}"))
     for node in plugins.items.values():
@@ -87,20 +92,20 @@ def normalise(plugins: Node, report: Report) -> Node:
             report(node.fault(f"duplicate entry{entries[id].seen_first(node.name)}", key=True))
         elif (entry := _normal(node, report)) is not None:
             entries[id] = entry
-    return replace(plugins, value=entries)
+    return plugins.holding(entries)
 
 
 def _normal(entry: Node, report: Report) -> Node | None:
     if entry.value is None:
         return entry
-    if not isinstance(entry.value, Mapping):
+    if not isinstance(entry.value, dict):
         hint = f'defaults are "{entry.name}: {{}}"'
         report(entry.fault(f"expected the settings of an entry, got {entry.kind} ({hint})"))
         return None
     fields = {key: item for key, item in entry.items.items() if key in ENTRY_KEYS}
     settings = {key: item for key, item in entry.items.items() if key not in ENTRY_KEYS}
     config = fields.get("config")
-    if config is not None and not isinstance(config.value, Mapping | None):
+    if config is not None and not isinstance(config.value, dict | None):
         report(config.fault(f"expected a mapping of settings, got {config.kind}"))
     for key, item in config.items.items() if config else ():
         if key in settings:
@@ -109,7 +114,7 @@ def _normal(entry: Node, report: Report) -> Node | None:
             report(item.fault(f"given twice, also as {first.path} ({place})", key=True))
         settings[key] = item
     if settings:
-        fields["config"] = replace(config or entry, value=settings)
+        fields["config"] = (config or entry).holding(settings)
     if (plugins := fields.get("plugins")) is not None:
         fields["plugins"] = normalise(plugins, report)
-    return replace(entry, value=fields)
+    return entry.holding(fields)

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from terret_context import TerretError, did_you_mean
 
-from ._document import Node, Report
+from ._nodes import Node, Report
 
 Resolve: TypeAlias = Callable[[str, str, Path], object]
 """A further source: `(scheme, text, base)` gives text, or `None` if it does not know the scheme.
@@ -43,21 +43,25 @@ class Interpolation:
     def __init__(self, env: Mapping[str, str], resolve: Resolve, report: Report) -> None:
         self.files: set[Path] = set()
         """The files that were read, or should have been."""
+        self.is_used = False
+        """Whether a text had something to evaluate."""
         self._env = env
         self._resolve = resolve
         self._report = report
 
     def plain(self, node: Node) -> object:
         """Gives the Python value of a node, with the keys as spelled; reports what is missing."""
-        if isinstance(node.value, Mapping):
-            return {item.name: self.plain(item) for item in node.value.values()}
-        if isinstance(node.value, tuple):
-            return [self.plain(item) for item in node.value]
-        if isinstance(node.value, str) and "$" in node.value:
-            return self._text(node, node.value)
-        return node.value
+        value = node.value
+        if isinstance(value, str):
+            return self._text(node, value) if "$" in value else value
+        if isinstance(value, dict):
+            return {item.name: self.plain(item) for item in value.values()}
+        if isinstance(value, tuple):
+            return [self.plain(item) for item in value]
+        return value
 
     def _text(self, node: Node, text: str) -> str:
+        self.is_used = True
         parts: list[str] = []
 
         def value(mark: re.Match[str]) -> str:
@@ -66,7 +70,7 @@ class Interpolation:
             try:
                 if not mark[2]:
                     raise _Unresolved('"${" without "}": write "$${" for the characters')
-                parts.append(self._value(mark[1], node.origin.source.folder))
+                parts.append(self._value(mark[1], node.source.folder))
             except _Unresolved as error:
                 self._report(node.fault(str(error)))
                 return ""

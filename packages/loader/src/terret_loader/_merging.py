@@ -1,18 +1,18 @@
 """Layers of entries: `extends`, the file, `--set`; one merged mapping comes out."""
 
+import operator
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from terret_context import TerretError, did_you_mean
 
-from ._document import Node, Report, canonical, parse, read_document
 from ._entries import normalise
 from ._faults import Fault, Origin, Source
 from ._host import Hooks
+from ._nodes import Node, Report, canonical
+from ._yaml import parse, read_document
 
 _TOP_KEYS: Final = ("extends", "plugins")
 
@@ -23,7 +23,7 @@ def merge(lower: Node | None, upper: Node, report: Report, warn: Report) -> Node
     Mappings merge by key, everything else replaces, `None` in a mapping removes the key. A mapping
     keeps the place in a file that it has, if the upper one has none.
     """
-    if not isinstance(upper.value, Mapping):
+    if not isinstance(upper.value, dict):
         return upper
     members = dict(lower.items) if lower else {}
     for key, item in upper.items.items():
@@ -36,8 +36,12 @@ def merge(lower: Node | None, upper: Node, report: Report, warn: Report) -> Node
             report(item.fault(message, key=True))
         else:
             members[key] = merge(members.get(key), item, report, warn)
-    place = upper if lower is None or upper.origin.source.positions else lower
-    return replace(place, value=members)
+    if len(members) == len(upper.items) and all(
+        map(operator.is_, members.values(), upper.items.values())
+    ):
+        return upper
+    place = upper if lower is None or upper.source.positions else lower
+    return place.holding(members)
 
 
 def _is_entry(node: Node) -> bool:
@@ -48,11 +52,12 @@ def _is_entry(node: Node) -> bool:
 class LayerReader:
     """Reads a file and what it extends, each file once."""
 
-    def __init__(self, hooks: Hooks, report: Report) -> None:
+    def __init__(self, hooks: Hooks, sources: dict[Source, Source], report: Report) -> None:
         self.files: dict[Path, list[Node]] = {}
         self.complete = True
         """Turns false when a layer is missing, so that what depends on it is not judged."""
         self._hooks = hooks
+        self._sources = sources
         self._report = report
 
     def read(self, path: Path, chain: tuple[Path, ...] = ()) -> list[Node]:
@@ -61,6 +66,7 @@ class LayerReader:
         if path in self.files:
             return self.files[path]
         source = Source.of_file(path, order=len(self.files))
+        source = self._sources.setdefault(source, source)
         layers = self.files[path] = []
         root = read_document(path, source, self._report)
         if root is None:
@@ -81,7 +87,7 @@ class LayerReader:
         return layers
 
     def _check(self, root: Node) -> None:
-        if not isinstance(root.value, Mapping):
+        if not isinstance(root.value, dict):
             self._report(root.fault(f'expected a mapping with "plugins", got {root.kind}'))
         elif not root.items:
             self._report(root.fault('nothing to run: add "plugins" or "extends"'))
@@ -95,7 +101,7 @@ class LayerReader:
         if not isinstance(name, str):
             message = f"expected the name of a preset or a file, got {node.kind}"
         elif name.endswith((".yml", ".yaml")):
-            target = Path(os.path.abspath(node.origin.source.folder / name))
+            target = Path(os.path.abspath(node.source.folder / name))
             if target.is_file():
                 return target
             self.files[target] = []
@@ -134,10 +140,9 @@ def value_layer(path: str, text: str, source: Source, report: Report) -> Node | 
     """Makes a layer of one value, such as that of `charts/builder.image`, from its YAML."""
     keys = path.replace("/", ".plugins.").split(".")
     keys = keys if keys[0] == "plugins" else ["plugins", *keys]
-    node = parse(text or "null", source, report, path=".".join(keys), name=keys[-1])
-    if node is None:
-        return None
-    for depth in range(len(keys) - 1, 0, -1):
-        inner = {canonical(keys[depth]): node}
-        node = Node(inner, node.origin, ".".join(keys[:depth]), keys[depth - 1])
-    return normalise(node, report)
+    above = [".".join(keys[:depth]) for depth in range(len(keys))]
+    node = parse(text or "null", source, report, above=above.pop(), key=keys.pop())
+    while node is not None and keys:
+        inner = {canonical(node.name): node}
+        node = Node(inner, source, node.line, node.column, above.pop(), keys.pop())
+    return node and normalise(node, report)

@@ -10,12 +10,12 @@ from typing import Final
 from terret_context import Plugin, TerretError, did_you_mean
 
 from ._conflicts import conflicts
-from ._document import Node, Report, canonical
 from ._entries import ENTRY_KEYS, Entry, EntryFields
 from ._faults import Fault, Source, in_file_order
 from ._host import Hooks, load_hooks
 from ._interpolation import Interpolation
 from ._merging import LayerReader, flag_layer, merge, value_layer
+from ._nodes import Node, Report, canonical, same
 from ._resolving import Resolver
 from ._schema import settle, validate
 
@@ -74,6 +74,11 @@ class Checker:
         self.hooks = hooks
         self.env = env
         self.folder = Path()
+        self.known: dict[str, tuple[object, Entry]] = {}
+        """By path, the entries of the last document that depend on nothing outside of it, each with
+        what it inherits."""
+        self.sources: dict[Source, Source] = {}
+        """Each source once, so that two readings of a file are compared quickly."""
 
     def document(
         self,
@@ -84,12 +89,13 @@ class Checker:
     ) -> Plan:
         """Plans a file with what it extends, the flags, and the layers that `above` adds."""
         source = Source.of_file(path)
-        self.folder = source.folder
+        if self.folder != source.folder:
+            self.folder, self.known = source.folder, {}
         faults = [Fault(origin=source.whole, message=str(error)) for error in self.hooks.errors]
         warnings: list[Fault] = []
         flag = replace(source, label="--set", order=sys.maxsize, positions=False)
         default = replace(flag, label="default")
-        reader = LayerReader(self.hooks, faults.append)
+        reader = LayerReader(self.hooks, self.sources, faults.append)
         layers = [
             value_layer("logging", "{}", default, faults.append),
             *reader.read(path),
@@ -104,7 +110,9 @@ class Checker:
         merged = document
         for layer in above(document):
             merged = merge(merged, layer, faults.append, warnings.append)
-        plan = self.entries(merged)
+        run = _Pass(self, tuple(_ids(merged)))
+        plan = run.plan(merged)
+        self.known = run.known
         return replace(
             plan,
             faults=in_file_order([*faults, *plan.faults]),
@@ -115,16 +123,7 @@ class Checker:
 
     def entries(self, merged: Node) -> Plan:
         """Plans a merged mapping of entries."""
-        run = _Pass(self, tuple(_ids(merged)))
-        entries = list(run.walk(merged, Entry(path="", node=merged)))
-        run.faults += conflicts(entries)
-        skipped = {fault.entry for fault in run.faults}
-        return Plan(
-            entries=tuple(replace(e, plugin=None) if e.path in skipped else e for e in entries),
-            faults=in_file_order(run.faults),
-            files=frozenset().union(*(entry.files for entry in entries)),
-            secrets=frozenset(run.secrets),
-        )
+        return _Pass(self, tuple(_ids(merged))).plan(merged)
 
 
 @dataclass(slots=True)
@@ -135,13 +134,35 @@ class _Pass:
     ids: tuple[str, ...]
     faults: list[Fault] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
+    known: dict[str, tuple[object, Entry]] = field(default_factory=dict)
+
+    def plan(self, merged: Node) -> Plan:
+        entries = list(self.walk(merged, Entry(path="", node=merged)))
+        self.faults += conflicts(entries)
+        skipped = {fault.entry for fault in self.faults}
+        return Plan(
+            entries=tuple(replace(e, plugin=None) if e.path in skipped else e for e in entries),
+            faults=in_file_order(self.faults),
+            files=frozenset().union(*(entry.files for entry in entries)),
+            secrets=frozenset(self.secrets),
+        )
 
     def walk(self, entries: Node, outer: Entry) -> Iterator[Entry]:
         for id, node in entries.items.items():
-            entry = self._entry(f"{outer.path}/{id}".lstrip("/"), node, outer)
+            path = f"{outer.path}/{id}" if outer.path else id
+            entry = self._as_before(path, node, outer) or self._entry(path, node, outer)
             yield entry
             if entry.group:
                 yield from self.walk(node.items["plugins"], entry)
+
+    def _as_before(self, path: str, node: Node, outer: Entry) -> Entry | None:
+        """Gives the entry that an earlier pass has made of the same text, with its new place."""
+        inherited, before = self.checker.known.get(path, (None, None))
+        if before is None or inherited != outer.bequest or not same(before.node, node):
+            return None
+        entry = replace(before, node=node)
+        self.known[path] = inherited, entry
+        return entry
 
     def _entry(self, path: str, node: Node, outer: Entry) -> Entry:
         found: list[Fault] = []
@@ -170,7 +191,9 @@ class _Pass:
         elif entry.enabled:
             entry = self._resolved(entry, values, found.append)
         self.faults += (replace(f, entry=path, optional=entry.optional) for f in found)
-        return replace(entry, files=frozenset(values.files))
+        if not (entry.group or found or values.is_used):
+            self.known[path] = outer.bequest, entry
+        return replace(entry, files=frozenset(values.files)) if values.files else entry
 
     def _resolved(self, entry: Entry, values: Interpolation, report: Report) -> Entry:
         node = entry.node.items.get("config") or replace(entry.node, value={})
@@ -186,7 +209,7 @@ class _Pass:
     def _plugin(self, entry: Entry, report: Report) -> Plugin | None:
         use = entry.node.items.get("use")
         place = use or entry.node
-        base = place.origin.source.folder
+        base = place.source.folder
         try:
             plugin = self.checker.resolver.resolve(entry.use, base, known=self.ids)
             plugin.check_api()

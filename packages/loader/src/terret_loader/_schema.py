@@ -10,10 +10,10 @@ from pydantic import BaseModel, SecretStr
 
 from terret_context import ConfigError, ConfigFault, Plugin, did_you_mean
 
-from ._document import Node, Report, canonical, child_path
 from ._entries import ENTRY_KEYS
 from ._faults import Fault
 from ._interpolation import Interpolated
+from ._nodes import Node, Report, canonical, child_path
 
 
 def validate(plugin: Plugin, node: Node, config: object, report: Report) -> BaseModel | None:
@@ -68,7 +68,7 @@ def _settled(value: object, given: object, node: Node, secrets: set[str]) -> obj
     if isinstance(value, SecretStr) and isinstance(given, Interpolated):
         secrets.update((str(given), *given.parts))
     elif isinstance(value, PurePath) and isinstance(given, str):
-        return _absolute(node.origin.source.folder, value)
+        return _absolute(node.source.folder, value)
     elif isinstance(given, dict):
         return _members(value, given, node, secrets)
     elif isinstance(given, list) and isinstance(value, list | tuple) and len(value) == len(given):

@@ -23,11 +23,11 @@ from terret_context import (
     plugin,
 )
 
-from ._document import Node, bare
 from ._entries import Entry
 from ._faults import Fault, HarnessConfigError, Source, in_file_order
 from ._host import Hooks, load_hooks
 from ._merging import merge, value_layer
+from ._nodes import Node, bare
 from ._plan import Checker, Plan, blocking
 from ._records import Records
 from ._tree import Diff, EntryChange, Tree

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from terret_context import Context, Fiber, FiberState
 
-from ._document import canonical
 from ._entries import Entry
 from ._faults import Fault, with_place
+from ._nodes import canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,13 @@ class Tree:
 
 def _stays(old: Entry, new: Entry | None) -> bool:
     """Whether a running entry needs no more than an update of its configuration."""
-    return new is not None and replace(old, config=new.config, optional=new.optional) == new
+    if old == new or new is None:
+        return new is not None
+    return replace(old, config=new.config, optional=new.optional) == new
 
 
 def _same(a: Entry, b: Entry) -> bool:
-    return _stays(a, b) and (a.config == b.config or _canonical(a.config) == _canonical(b.config))
+    return a == b or (_stays(a, b) and _canonical(a.config) == _canonical(b.config))
 
 
 def _canonical(value: object) -> object:

@@ -1,0 +1,204 @@
+"""YAML 1.2 with positions: text in, nodes or faults out. No object is ever constructed."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from ._faults import Fault, Origin, Source
+from ._nodes import Node, Report, Scalar, canonical
+
+MAX_NODES: Final = 100_000
+
+_TAG: Final = "tag:yaml.org,2002:"
+_STR: Final = f"{_TAG}str"
+_FORMS: Final = {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    # YAML 1.2 reads 0777 as 777. Text keeps the zeros, and an int field still makes 777 of it.
+    "int": r"[-+]?(?:0|[1-9][0-9]*)|0o[0-7]+|0x[0-9a-fA-F]+",
+    "float": (
+        r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+    ),
+}
+_ANY_FORM: Final = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
+_CONVERT: Final[dict[str, Callable[[str], Scalar]]] = {
+    "null": lambda text: None,
+    "bool": lambda text: text.lower() == "true",
+    "int": lambda text: int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)),
+    "float": lambda text: float(re.sub(r"\.(?=[a-zA-Z])", "", text)),
+}
+
+
+def read_document(path: Path, source: Source, report: Report) -> Node | None:
+    """Reads a YAML file; reports its faults; `None` if it cannot be used at all."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        report(Fault(origin=Origin(source), message=f"cannot be read: {reason}", error=error))
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = _end_of(data[: error.start].decode("utf-8-sig"), source)
+        message = f"not UTF-8 (byte 0x{data[error.start]:02x}): save the file as UTF-8"
+        report(Fault(origin=at, message=message, error=error))
+        return None
+    return parse(text, source, report)
+
+
+def parse(
+    text: str, source: Source, report: Report, *, above: str = "", key: str | None = None
+) -> Node | None:
+    """Parses the YAML of the value at `above.key`; reports faults; `None` if it is of no use."""
+    try:
+        root = _compose(text)
+        if root is None:
+            raise _Unusable(Origin(source, 1, 1), "there is nothing in it")
+        return _Builder(source, report).build(root, above, key)
+    except _Unusable as error:
+        origin, message = error.args
+    except yaml.YAMLError as error:
+        origin, message = _syntax_fault(error, text, source)
+    except RecursionError:
+        origin, message = Origin(source), "nested too deeply"
+    report(
+        Fault(origin=origin, path=Node(None, source, above=above, key=key).path, message=message)
+    )
+    return None
+
+
+class _Scalars:
+    """The scalars of YAML 1.2, for both parsers of PyYAML."""
+
+    def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
+        if kind is not yaml.ScalarNode:
+            return f"{_TAG}map" if kind is yaml.MappingNode else f"{_TAG}seq"
+        match = _ANY_FORM.fullmatch(value) if implicit[0] else None
+        return f"{_TAG}{match.lastgroup}" if match else _STR
+
+
+class _Composer(_Scalars, yaml.BaseLoader):
+    """PyYAML up to its node graph."""
+
+
+class _FastComposer(_Scalars, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """The same by libyaml, which takes a tenth of the time, where PyYAML was built with it."""
+
+
+def _compose(text: str) -> yaml.Node | None:
+    with suppress(yaml.YAMLError):  # the messages of PyYAML's own parser say more
+        return yaml.compose(text, _FastComposer)
+    return yaml.compose(text, _Composer)
+
+
+class _Builder:
+    """Makes nodes from PyYAML's nodes."""
+
+    def __init__(self, source: Source, report: Report) -> None:
+        self._source = source
+        self._report = report
+        self._built: dict[int, tuple[Node, int]] = {}
+        self._open: set[int] = set()
+        self._count = 0
+
+    def build(
+        self,
+        raw: yaml.Node,
+        above: str,
+        key: str | int | None,
+        key_line: int = 0,
+        key_column: int = 0,
+    ) -> Node:
+        mark = raw.start_mark
+        node = Node(
+            None, self._source, mark.line + 1, mark.column + 1, above, key, key_line, key_column
+        )
+        self._count += 1
+        if isinstance(raw, yaml.ScalarNode):
+            node.value = raw.value if raw.tag == _STR else self._scalar(raw, node)
+        elif id(raw) in self._open:
+            self._report(node.fault("an alias of itself", key=True))
+        elif id(raw) in self._built:
+            first, size = self._built[id(raw)]
+            self._count += size - 1
+            node.value = first.value
+        else:
+            self._open.add(id(raw))
+            before = self._count - 1
+            node.value = self._members(raw, node)
+            self._open.discard(id(raw))
+            self._built[id(raw)] = node, self._count - before
+        if self._count > MAX_NODES:
+            message = f"more than {MAX_NODES:,} values after aliases are expanded"
+            raise _Unusable(node.origin, message)
+        return node
+
+    def _scalar(self, raw: yaml.ScalarNode, node: Node) -> Scalar:
+        name = raw.tag.removeprefix(_TAG)
+        if name not in _FORMS:
+            self._refuse_tag(raw, node)
+            return str(raw.value)
+        with suppress(ValueError):  # an integer of too many digits
+            if re.fullmatch(_FORMS[name], raw.value):
+                return _CONVERT[name](raw.value)
+        self._report(node.fault(f"not a valid !!{name}"))
+        return None
+
+    def _members(self, raw: yaml.Node, node: Node) -> tuple[Node, ...] | dict[str, Node]:
+        kind, path = ("map" if isinstance(raw, yaml.MappingNode) else "seq"), node.path
+        if raw.tag != _TAG + kind:
+            self._refuse_tag(raw, node)
+        if kind == "seq":
+            return tuple(self.build(item, path, at) for at, item in enumerate(raw.value))
+        members: dict[str, Node] = {}
+        for key, value in raw.value:
+            mark, name = key.start_mark, key.value
+            line, column = mark.line + 1, mark.column + 1
+            if key.tag != _STR or not isinstance(name, str):
+                hint = f': write "{name}"' if isinstance(key, yaml.ScalarNode) else ""
+                message = f"keys must be text{hint}"
+                self._report(Fault(origin=_at(mark, self._source), path=path, message=message))
+                continue
+            member = self.build(value, path, name, line, column)
+            if name == "<<" and not key.style:
+                self._report(member.fault("merge keys are not allowed: repeat the keys", key=True))
+            elif (first := members.setdefault(canonical(name), member)) is not member:
+                message = f"duplicate key{first.seen_first(name)}"
+                self._report(member.fault(message, key=True))
+        return members
+
+    def _refuse_tag(self, raw: yaml.Node, node: Node) -> None:
+        shown = raw.tag.replace(_TAG, "!!")
+        self._report(node.fault(f"tag {shown} is not allowed: only plain YAML values are"))
+
+
+class _Unusable(Exception):
+    """Carries an origin and a message."""
+
+
+def _at(mark: yaml.Mark, source: Source) -> Origin:
+    return Origin(source, mark.line + 1, mark.column + 1)
+
+
+def _syntax_fault(error: yaml.YAMLError, text: str, source: Source) -> tuple[Origin, str]:
+    if isinstance(error, yaml.reader.ReaderError):
+        message = f"the character U+{error.character:04X} is not allowed"
+        return _end_of(text[: error.position], source), message
+    assert isinstance(error, yaml.MarkedYAMLError)
+    assert error.problem_mark is not None
+    problem, begin = str(error.problem), error.context_mark
+    if "'\\t'" in problem:
+        problem = "a tab cannot indent: use blanks"
+    elif begin is not None and begin.line != error.problem_mark.line:
+        problem += f", {error.context} that begins in line {begin.line + 1}"
+    return _at(error.problem_mark, source), f"not valid YAML: {problem}"
+
+
+def _end_of(text: str, source: Source) -> Origin:
+    return Origin(source, text.count("\n") + 1, len(text) - text.rfind("\n"))
