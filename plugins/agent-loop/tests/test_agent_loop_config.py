@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from pydantic import ValidationError
 
@@ -243,3 +244,34 @@ async def test_a_turn_that_the_shutdown_aborts_is_stored_to_its_end(tmp_path: Pa
         ends = [e.view.reason for e in agent.session.events if isinstance(e.view, TurnEnd)]
         assert ends == [Aborted(DISPOSED)]
         assert [m.text for m in agent.inbox.next_step] == ["pending"]
+
+
+async def test_a_start_that_the_teardown_interrupts_is_no_failed_start() -> None:
+    """L-201, L-202: it waits for a draining owner of its id and is cancelled there."""
+    draining, drained = anyio.Event(), anyio.Event()
+
+    async with Container() as root:
+        failures = failures_of(root)
+        for each in (Llm, Sessions, SystemPrompt, Agents, Tools):
+            root.plugin(each)
+        loop = root.plugin(AgentLoop, {"agents": [{**MAIN, "sessionId": "exact"}]})
+        await root.settle()
+
+        async def setup(ctx: Context) -> None:
+            async def slow_end() -> None:
+                draining.set()
+                await drained.wait()
+
+            ctx.effect(lambda: slow_end)
+
+        old = await root[Agents].create(session_id="exact", setup=setup)
+        old.retire()
+        await draining.wait()
+        root.provide(READY, True)
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        loop.retire()
+        drained.set()
+        await root.settle()
+        assert failures == []
+        assert root[Agents].list() == ()

@@ -2,15 +2,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import FrozenInstanceError, replace
 from itertools import pairwise
 
+import anyio
 import pytest
 
-from terret_agents import QUEUED, REQUEST, AgentOptions, Agents, RequestProposal
+from terret_agents import DISPOSED, QUEUED, REQUEST, AgentOptions, Agents, RequestProposal
 from terret_context import Context, Next, plugin
 from terret_llm import (
     Chunk,
     Finish,
     FinishChunk,
     GenerateOptions,
+    HarnessError,
     Llm,
     LlmAdapter,
     LlmCallConfig,
@@ -22,6 +24,7 @@ from terret_llm import (
     is_loop_request,
 )
 from terret_sessions import (
+    Aborted,
     Completed,
     Errored,
     Replace,
@@ -29,6 +32,7 @@ from terret_sessions import (
     RequestHeader,
     Sources,
     StepStart,
+    TurnEnd,
     TurnStart,
     derive_messages,
 )
@@ -428,3 +432,47 @@ async def test_requests_share_their_messages_and_each_is_encoded_once() -> None:
         assert len(codec.encoded) == 19
         appended = [e.seq for e in h.events if isinstance(e.view, TurnStart)]
         assert len({b - a for a, b in pairwise(appended[1:])}) == 1
+
+
+class Lookup(Catalog):
+    """Resolves models only when it is told to, or fails."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.asked, self.ended = anyio.Event(), anyio.Event()
+        self._error = error
+
+    async def resolve_model(self, provider: str, model: str) -> ModelInfo:
+        if self._error is not None:
+            raise self._error
+        self.asked.set()
+        try:
+            await anyio.Event().wait()
+        finally:
+            self.ended.set()
+        raise AssertionError("never reached")
+
+
+async def test_a_cancel_interrupts_a_blocked_model_lookup() -> None:
+    """L-148: before disposal completes."""
+    lookup = Lookup()
+    async with running_harness(plugins=[with_catalog(lookup, "shop")]) as h:
+        options = AgentOptions(provider="shop", model="m")
+        handle = await h.ctx[Agents].create(session_id="b", agent_options=options)
+        handle.agent.send("a")
+        await lookup.asked.wait()
+        await handle.dispose()
+        assert lookup.ended.is_set()
+        last = handle.agent.session.events[-1].view
+        assert last == TurnEnd(1, Aborted(DISPOSED))
+
+
+async def test_a_failing_model_lookup_is_not_swallowed() -> None:
+    """L-148: it ends the turn."""
+    lookup = Lookup(HarnessError("no such model", "UNKNOWN_MODEL"))
+    options = AgentOptions(provider="shop", model="m")
+    async with running_harness(plugins=[with_catalog(lookup, "shop")], options=options) as h:
+        await h.send("a")
+        failed = h.turn_end
+        assert isinstance(failed, Errored)
+        assert failed.failure.code == "UNKNOWN_MODEL"

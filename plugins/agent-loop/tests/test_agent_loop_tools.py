@@ -1,12 +1,13 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from terret_agents import USER, AgentOptions
+from terret_agents import STEP_RESULT, USER, AgentOptions, StepResult
 from terret_context import ConfigError, Container, Effect, Next
-from terret_llm import PluginSource, ToolSource, create_user_message
+from terret_llm import Message, PluginSource, ToolCallBlock, ToolSource, create_user_message
 from terret_plugin_agent_loop import AgentLoop, AgentLoopConfig
 from terret_sessions import (
     Aborted,
@@ -476,3 +477,41 @@ async def test_a_failure_of_the_scheduler_drains_bodies_and_answers_every_call()
         assert failed.failure.message.startswith("RuntimeError: no room for a")
         assert await h.send("and now?") == "ok"
         assert h.turn_end == Completed()
+
+
+async def test_a_cancel_while_a_failed_scheduler_drains_still_answers_every_call() -> None:
+    """L-125, L-306: the log stays balanced, and the cancel decides the reason."""
+    model = script(reply(call("a"), call("b")))
+    async with running_harness(model=model, options=PAIRS) as h:
+        bench = Bench(h)
+        bench.add("a")
+        bench.add("b")
+        veto = h.ctx[Sessions].validator(veto_result("a"))
+        h.agent.send("go")
+        await bench.begun("b")
+        bench.release("a")
+        await breathe()
+        veto.close()
+        h.agent.cancel(USER)
+        await h.agent.when_idle()
+        assert codes(h) == ["TOOL_OUTCOME_UNKNOWN"] * 2
+        assert (bench.cancelled, h.turn_end) == (["b"], Aborted(USER))
+
+
+async def test_calls_that_cannot_be_prepared_fail_the_turn_and_are_answered() -> None:
+    """L-125: a call without an id, put in by a listener; the next request is valid."""
+    async with running_harness(model=script(call("a"), say("ok"))) as h:
+        bench = Bench(h)
+        bench.add("a")
+
+        async def spoil(step: StepResult, call_next: Next[Message]) -> Message:
+            message = await call_next()
+            anonymous = ToolCallBlock("", "a", "{}")
+            return replace(message, content=(*message.content, anonymous))
+
+        h.ctx.once(STEP_RESULT, spoil)
+        await h.send("go")
+        assert (bench.started, codes(h)) == ([], ["TOOL_NOT_STARTED"] * 2)
+        assert isinstance(h.turn_end, Errored)
+        await h.send("again")
+        assert h.transcript[-1] == "assistant: ok"

@@ -17,6 +17,7 @@ from ._errors import (
     NoInitiatorError,
     NoPersistenceError,
     NoSuchAgentError,
+    RequestInvariantError,
 )
 from ._events import (
     AGENT_DISPOSED,
@@ -63,6 +64,7 @@ from ._payloads import (
     TurnStopping,
 )
 from ._publication import LoopFactory, publish_agent, publish_agent_nowait, stored_session
+from ._request_invariants import request_invariants
 from ._selection import ModelSelection, install_model_selection
 from ._service import Agents
 from ._start import CONFIG_START_FAILED, ConfigStartFailed, start_agents
@@ -135,6 +137,7 @@ __all__ = [
     "PromptSubmission",
     "Reject",
     "RequestFailure",
+    "RequestInvariantError",
     "RequestProposal",
     "ResumeOptions",
     "Retry",
@@ -158,6 +161,7 @@ __all__ = [
     "install_model_selection",
     "publish_agent",
     "publish_agent_nowait",
+    "request_invariants",
     "require_initiator",
     "start_agents",
     "stored_session",

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import anyio
 
-from terret_context import Context
+from terret_context import Context, Effect
 
 from ._errors import AgentDisposedError
 
@@ -17,7 +17,7 @@ async def while_admitted(
 ) -> T:
     """Runs `attempt`; the unload of an owner cancels it and awaits its end.
 
-    Raises `AgentDisposedError` if that happened.
+    Raises `AgentDisposedError` if that happened, `InactiveFiberError` if one had stopped before.
     """
     scope, ended = anyio.CancelScope(), anyio.Event()
 
@@ -27,8 +27,10 @@ async def while_admitted(
 
     label = f"creation of agent {agent_id}"
     fibers = {ctx.fiber: ctx for ctx in owners}
-    holds = [ctx.effect(lambda: abort, label=label) for ctx in fibers.values()]
+    holds: list[Effect] = []
     try:
+        for ctx in fibers.values():
+            holds.append(ctx.effect(lambda: abort, label=label))
         with scope:
             return await attempt()
     finally:

@@ -115,3 +115,14 @@ class InboxSpliceError(HarnessError):
         self.seq = seq
         self.reason = reason
         super().__init__(f"impossible inbox splice at seq {seq}: {reason}", "INVALID_SPLICE")
+
+
+class RequestInvariantError(HarnessError):
+    """A loop made a request that the log does not explain."""
+
+    def __init__(self, session_id: str | None, reason: str) -> None:
+        self.session_id = session_id
+        self.reason = reason
+        super().__init__(
+            f'a request of session "{session_id}" cannot be rebuilt: {reason}', "REQUEST_INVARIANT"
+        )

@@ -164,8 +164,10 @@ class _Life:
             await self._agent.when_idle()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._leave()
-                self._gone.set()
+                try:
+                    await self._leave()
+                finally:
+                    self._gone.set()
                 for fiber, hold in self._holds.items():
                     if fiber is not asked_by:
                         await hold.aclose()

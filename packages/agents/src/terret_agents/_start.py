@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from terret_context import Context, Emit
+from terret_context import Context, Emit, InactiveFiberError
 from terret_llm import error_chain
 
 from ._entries import AgentEntry
+from ._errors import AgentDisposedError
 from ._service import Agents
 
 
@@ -43,6 +44,8 @@ async def start_agents(ctx: Context, entries: Sequence[AgentEntry]) -> None:
     for entry in entries if agents.autostart else ():
         try:
             await agents.start(entry.id)
+        except (AgentDisposedError, InactiveFiberError):
+            return  # the loop or the harness goes down
         except Exception as error:
             session_id = entry.session_id or entry.resume_session_id
             ctx.logger.warning(

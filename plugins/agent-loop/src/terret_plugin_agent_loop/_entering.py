@@ -28,14 +28,14 @@ async def enter_batch(agent: TurnAgent, batch: Batch, due: Message | None) -> En
         submission = PromptSubmission(agent, agent.turn, prompt)
         answer = await agent.ctx.waterfall(PROMPT_SUBMIT, submission, Allow)
         await agent.check()
-        match expected(PROMPT_SUBMIT, answer, Allow, Block):
-            case Block(reason=reason):
-                _log_blocked(agent, prompt, reason)
-                if batch.waking <= {prompt.id}:
-                    return Reject(reason)
-                messages = tuple(message for message in messages if message is not prompt)
-            case Allow() as allowed:
-                messages = _with_answer(messages, prompt, allowed)
+        answer = expected(PROMPT_SUBMIT, answer, Allow, Block)
+        if isinstance(answer, Allow):
+            messages = _with_answer(messages, prompt, answer)
+        else:
+            _log_blocked(agent, prompt, answer.reason)
+            if batch.waking <= {prompt.id}:
+                return Reject(answer.reason)
+            messages = tuple(message for message in messages if message is not prompt)
     if messages and due is not None:
         messages = (*messages, due)
     return Enter(messages)

@@ -150,14 +150,13 @@ class LoopAgent(TurnAgent):
         question = Continuation(self, self.turn, self.step, default)
         decision = await self.ctx.waterfall(TURN_CONTINUATION, question, lambda: default)
         await self.check()
-        match expected(TURN_CONTINUATION, decision, Continue, Stop):
-            case Stop():
-                return False  # what the tools gave is logged, no request follows
-            case Continue(reason=None):
-                return owed or isinstance(default, Stop)  # forced: one more request
-            case Continue(reason=Message() as reason):
-                self.inbox.append("next-step", reason)
-        return owed
+        decision = expected(TURN_CONTINUATION, decision, Continue, Stop)
+        if isinstance(decision, Stop):
+            return False  # what the tools gave is logged, no request follows
+        if decision.reason is not None:
+            self.inbox.append("next-step", decision.reason)
+            return owed
+        return owed or isinstance(default, Stop)  # forced: one more request
 
     async def _stops(self, continues: bool) -> TurnStop | None:
         question = StopQuestion(self, self.turn, self.step, continues)

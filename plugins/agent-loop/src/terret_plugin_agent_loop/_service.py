@@ -11,7 +11,7 @@ from terret_agents import (
     publish_agent_nowait,
     start_agents,
 )
-from terret_context import Config, Context, Service
+from terret_context import Config, Context, Service, plugin
 from terret_llm import HarnessError, Llm, LlmCallConfig
 from terret_sessions import SESSION_PERSISTENCE, Session, SessionMeta, Sessions
 from terret_system_prompt import AssembleContext, SystemPrompt
@@ -51,7 +51,8 @@ class AgentLoop(
             ctx[SystemPrompt].variable(name, value)
         ctx.on_update(self._take_over)
         if self._entries:
-            ctx.inject(("ready",), self._start_agents)
+            made = plugin(name="configured-agents", inject=("ready",), cancel_load=True)
+            ctx.plugin(made(self._start_agents))
 
     def create(
         self,

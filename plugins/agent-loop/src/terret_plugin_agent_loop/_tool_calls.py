@@ -62,7 +62,8 @@ class _Calls:
         self._tools = agent.ctx[Tools]
         self._stages = self._tools.scheduler
         self._cap = cap
-        self._slots = [_Slot(agent, call) for call in calls]
+        self._blocks = calls
+        self._slots: list[_Slot] = []
         self._begun = 0  # slots before this one are in the log as calls
         self._committed = 0  # and those before this one with their results
         self._in_flight = 0
@@ -71,20 +72,27 @@ class _Calls:
 
     async def run(self) -> StepOutcome:
         failure: Exception | None = None
-        async with anyio.create_task_group() as bodies:
-            try:
-                while self._begun < len(self._slots):
-                    await self._run_pool(bodies)
-            except anyio.get_cancelled_exc_class():
-                with anyio.CancelScope(shield=True):
-                    await self._converge()
-                raise
-            except Exception as error:
-                failure = error
+        try:
+            async with anyio.create_task_group() as bodies:
+                try:
+                    await self._run_all(bodies)
+                except anyio.get_cancelled_exc_class():
+                    with anyio.CancelScope(shield=True):
+                        await self._converge()
+                    raise
+                except Exception as error:
+                    failure = error  # raised when the group has awaited what runs
+        finally:
+            if failure is not None:
+                self._answer_open_calls()
         if failure is not None:
-            self._answer_open_calls()
             raise failure
         return StepOutcome(tools_ran=True, concluded=self._concluded)
+
+    async def _run_all(self, bodies: TaskGroup) -> None:
+        self._slots = [_Slot(self._agent, block) for block in self._blocks]
+        while self._begun < len(self._slots):
+            await self._run_pool(bodies)
 
     async def _run_pool(self, bodies: TaskGroup) -> None:
         first, cap = self._begun, self._cap()
