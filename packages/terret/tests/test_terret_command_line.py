@@ -154,7 +154,9 @@ def test_installed_plugins_are_listed_with_what_they_provide_and_need(terret: Te
     code, out, err = terret("plugin", "list")
     assert (code, err) == (0, "")
     line = next(line for line in out.splitlines() if line.startswith("agent-loop "))
-    assert line.split(maxsplit=4)[3:] == ["agentLoop", "llm, sessions, systemPrompt, agents, tools"]
+    provides, needs = line.split(maxsplit=4)[3:]
+    assert provides == "agentLoop"
+    assert needs.startswith("llm, sessions, systemPrompt, agents, tools")
 
 
 def test_a_command_of_a_plugin_is_there(terret: Terret) -> None:
