@@ -22,7 +22,8 @@ from terret_llm import (
     Usage,
     UsageChunk,
 )
-from terret_llm.chat import ChatDecoder, ChatStream, ProviderErrors
+from terret_llm.chat import ChatDecoder
+from terret_llm.wire import AnswerStream, ProviderErrors
 
 DONE = b"data: [DONE]\n\n"
 
@@ -43,7 +44,7 @@ def tool(
 
 def decoded(*body: bytes, cut: int | None = None, inline_think: bool = False) -> list[Chunk]:
     ids = (f"new-{n}" for n in itertools.count())
-    stream = ChatStream(inline_think=inline_think, new_call_id=lambda: next(ids))
+    stream = AnswerStream(ChatDecoder(inline_think=inline_think, new_call_id=lambda: next(ids)))
     whole = b"".join(body)
     size = cut or len(whole) or 1
     pieces = [whole[i : i + size] for i in range(0, len(whole), size)]
@@ -346,7 +347,8 @@ def test_any_cut_gives_equal_chunks(cut: int) -> None:
 
 
 def test_an_oversized_event_is_an_error_finish() -> None:
-    stream = ChatStream(max_event_bytes=100, errors=ProviderErrors("here"))
+    decoder = ChatDecoder(errors=ProviderErrors("here"))
+    stream = AnswerStream(decoder, max_event_bytes=100)
     chunks = [*stream.feed(b'data: {"choices":'), *stream.feed(b" " * 100)]
     assert isinstance(chunks[-1], FinishChunk)
     assert chunks[-1].finish.failure is not None

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from terret_llm import LlmFailure
-from terret_llm.chat import ProviderErrors, retry_after_ms
+from terret_llm.wire import ProviderErrors, retry_after_ms
 
 NOW = "Wed, 21 Oct 2026 07:28:00 GMT"
 ERRORS = ProviderErrors("api.example", secrets=("s3cr3t-key",))

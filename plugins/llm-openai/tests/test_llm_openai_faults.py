@@ -1,89 +1,57 @@
 """The plugin against the fault cases kept beside the project, replayed over a real socket."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from terret_context import Container
+from fault_cases import CODES, FINISHES, ReplayServers, fault_cases
 from terret_llm import (
     BlockEnd,
     GenerateOptions,
-    Llm,
     ReasoningDelta,
     TextDelta,
     ToolCallBlock,
     UsageChunk,
     create_user_message,
 )
-from terret_plugin_llm_openai import llm_openai
 
-FAULTS = Path(__file__).parents[4] / "shared" / "data" / "faults"
-INDEX = FAULTS / "cases" / "index.jsonl"
-CASES = [
-    case
-    for line in (INDEX.read_text("utf-8").split("\n") if INDEX.exists() else [])
-    if line and (case := json.loads(line))["name"].startswith(("oa-", "ds-", "mi-", "http-"))
-]
-CODES = {
-    "transport": {"TRANSPORT"},
-    "timeout": {"TIMEOUT"},
-    "incomplete": {"STREAM_CLOSED", "EMPTY_RESPONSE"},
-    "protocol": {"MALFORMED_RESPONSE"},
-    "provider": {"SERVER"},
-    "overloaded": {"SERVER"},
-    "auth": {"AUTH"},
-    "invalid_request": {"INVALID_REQUEST"},
-}
-FINISHES = {
-    "stop": "stop",
-    "tool_calls": "tool-calls",
-    "length": "max-tokens",
-    "content_filter": "content-filter",
-    "error": "error",
-    "incomplete": "error",
-}
+CASES = fault_cases("oa-", "ds-", "mi-", "http-")
+PLANS = [(case, plan) for case in CASES for plan in case["serve"]["plan"]]
 needs_cases = pytest.mark.skipif(not CASES, reason="the fault cases are not here")
 
 
-@pytest.fixture(scope="module", params=[None, "bytewise"])
-def server_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The replay server in a process of its own; the body comes whole, or byte by byte."""
-    plan = ["--plan", request.param] if request.param else []
-    command = [sys.executable, str(FAULTS / "replay.py"), "--port", "0", *plan]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            port = process.stdout.readline().rstrip().rstrip(")").rsplit(",", 1)[1]
-            yield f"http://127.0.0.1:{int(port)}"
-        finally:
-            process.kill()
+@pytest.fixture(scope="module")
+def servers() -> Iterator[ReplayServers]:
+    with ReplayServers() as servers:
+        yield servers
 
 
-async def replayed(url: str, **config: Any) -> list[Any]:
-    async with Container() as root:
-        await root.plugin(Llm).ready()
-        settings = {"baseUrl": url, "apiKey": "sk-test-SECRET1234", "idleTimeout": 0.5, **config}
-        await root.plugin(llm_openai, settings).ready()
+async def replayed(mounted: Any, url: str, **config: Any) -> list[Any]:
+    settings = {"baseUrl": url, "apiKey": "sk-test-SECRET1234", "idleTimeout": 0.3, **config}
+    chunks: list[Any] = []
+    async with mounted(**settings) as llm:
         messages = (create_user_message("hi"),)
         options = GenerateOptions(provider="openai", model="m-test", messages=messages)
         with anyio.fail_after(20):
-            async with aclosing(root[Llm].stream(options)) as chunks:
-                return [chunk async for chunk in chunks]
+            async with aclosing(llm.stream(options)) as stream:
+                chunks += [chunk async for chunk in stream]
+    return chunks
 
 
 @needs_cases
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
-async def test_a_fault_has_the_outcome_it_must_have(case: dict[str, Any], server_url: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "plan"), PLANS, ids=[f"{case['name']}-{plan}" for case, plan in PLANS]
+)
+async def test_a_fault_has_the_outcome_it_must_have(
+    case: dict[str, Any], plan: str, servers: ReplayServers, mounted: Any
+) -> None:
     """All B rows with a file of one response: text before a failure, calls, usage, the code."""
     chunks = await replayed(
-        f"{server_url}/{case['name']}", inlineThink=case["name"] == "oa-think-split"
+        mounted, f"{servers.url(plan)}/{case['name']}", inlineThink=case["name"] == "oa-think-split"
     )
     expect = case["expect"]
     text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))
@@ -91,7 +59,8 @@ async def test_a_fault_has_the_outcome_it_must_have(case: dict[str, Any], server
     assert expect["text"] in ("*", text)
     assert reasoning == expect.get("reasoning", "")
     finish = chunks[-1].finish
-    assert finish.kind == FINISHES[expect["finish"]]
+    leaked = "leaked_markup" in expect
+    assert finish.kind == ("leaked-tool-call" if leaked else FINISHES[expect["finish"]])
     if expect["error"] is None:
         check_answer(chunks, expect)
         assert finish.failure is None

@@ -1,6 +1,6 @@
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import field
-from typing import Literal, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 from uuid import uuid4
 
 from ._blocks import Block, TextBlock, ToolCallBlock, ToolResultBlock, blocks_from_wire, joined_text
@@ -34,9 +34,7 @@ class Message:
     role: Role
     content: tuple[Block, ...]
     source: Source
-    _encoded: dict[Hashable, bytes] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _stateless: "Message | None" = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -51,9 +49,9 @@ class Message:
 
     def encoded(self, codec: MessageCodec) -> bytes:
         """The message on `codec`'s wire. It is encoded once per codec key and kept."""
-        wire = self._encoded.get(codec.key)
+        wire: bytes | None = self._kept.get(codec.key)
         if wire is None:
-            wire = self._encoded[codec.key] = codec.encode_message(self)
+            wire = self._kept[codec.key] = codec.encode_message(self)
         return wire
 
     def without_replay_state(self) -> "Message":

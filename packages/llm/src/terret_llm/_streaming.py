@@ -5,6 +5,7 @@ from ._adapter import LlmAdapter
 from ._chunks import FinishChunk
 from ._errors import HarnessError, failure_of
 from ._events import Chunks
+from ._folds import folded
 from ._messages import Message
 from ._outcomes import Finish, LlmFailure
 from ._registry import Route
@@ -51,22 +52,35 @@ def for_adapter(
     request: GenerateOptions, adapter: LlmAdapter, routes: Mapping[str, Route]
 ) -> GenerateOptions:
     """`request` without the replay state of messages that another adapter instance produced."""
-
-    def is_foreign(message: Message) -> bool:
-        source = message.source
-        if not isinstance(source, ModelSource) or source.replay_state is None:
-            return False
-        route = routes.get(source.provider)
-        return route is None or route.adapter is not adapter
-
-    if not any(map(is_foreign, request.messages)):
+    if not request.messages:
+        return request
+    owners = folded(request.messages, "replay state", _ReplayOwners).providers
+    foreign = {name for name in owners if name not in routes or routes[name].adapter is not adapter}
+    if not foreign:
         return request
     messages = tuple(
-        message.without_replay_state() if is_foreign(message) else message
+        message.without_replay_state() if _provider(message) in foreign else message
         for message in request.messages
     )
     stripped = replace(request, messages=messages)
     return mark_loop_request(stripped) if is_loop_request(request) else stripped
+
+
+class _ReplayOwners:
+    """The providers whose answers in a conversation have replay state."""
+
+    def __init__(self) -> None:
+        self.providers: set[str] = set()
+
+    def take(self, message: Message) -> None:
+        source = message.source
+        if isinstance(source, ModelSource) and source.replay_state is not None:
+            self.providers.add(source.provider)
+
+
+def _provider(message: Message) -> str | None:
+    source = message.source
+    return source.provider if isinstance(source, ModelSource) else None
 
 
 def _generator(chunks: Chunks, provider: str) -> Chunks:

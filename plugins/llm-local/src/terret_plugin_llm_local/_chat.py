@@ -14,7 +14,8 @@ from terret_llm import (
     Usage,
     UsageChunk,
 )
-from terret_llm.chat import ChatCodec, ChatStream, ProviderErrors
+from terret_llm.chat import ChatCodec, ChatDecoder
+from terret_llm.wire import AnswerStream, ProviderErrors
 
 _ENDPOINT = "/v1/chat/completions"
 _LIMITS = httpx2.Limits(max_keepalive_connections=0)  # the server hangs up without notice
@@ -39,7 +40,7 @@ class LocalChat:
     async def stream(self, request: GenerateOptions, **extra: object) -> Chunks:
         """Run a request; `extra` are further fields of the server, such as `json_schema`."""
         body = self._codec.encode_request(request, extra={"seed": self._seed, **extra})
-        answer = ChatStream(errors=self._errors)
+        answer = AnswerStream(ChatDecoder(errors=self._errors))
         try:
             async with self._body(body) as pieces:
                 async for piece in pieces:

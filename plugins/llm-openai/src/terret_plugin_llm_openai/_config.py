@@ -1,58 +1,67 @@
-from ipaddress import ip_address
-from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, SecretStr, field_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
+from pydantic.alias_generators import to_camel
 
-from terret_context import Config
+from terret_llm.chat import ReasoningStyle, ReplayedReasoning
+from terret_llm.settings import ServerSettings
 
-TokensField = Literal["max_tokens", "max_completion_tokens"]
-Seconds = Annotated[float, Field(gt=0)]
+from ._presets import PRESETS, Preset
 
 
-class OpenAiConfig(Config):
-    """Settings of one server that speaks chat completions; mount the plugin once per server."""
+class OpenAiConfig(ServerSettings):
+    """Settings of one server that speaks chat completions; mount the plugin once per server.
+
+    A preset fills in what its server wants; each setting beside it beats it.
+    """
 
     provider: Annotated[str, Field(min_length=1)] = "openai"
     """The name agents use for this server."""
     base_url: str = "https://api.openai.com/v1"
     """The address in front of `/chat/completions`."""
-    api_key_env: str | None = "OPENAI_API_KEY"
-    """The environment variable that holds the key, read at each request; null: no key."""
-    api_key: SecretStr | None = None
-    """The key itself, for files that take it from elsewhere: `${file:...}`. It beats apiKeyEnv."""
-    model: str | None = None
-    """The model of agents that name none."""
-    max_tokens: Annotated[int, Field(gt=0)] | None = None
-    """The output cap of calls that set none."""
-    context_window: Annotated[int, Field(gt=0)] | None = None
-    """How many tokens the models take, if that is to be known."""
-    temperature: float | None = None
-    """The temperature of calls that set none."""
-    connect_timeout: Seconds = 10.0
-    """Seconds until a connection must stand."""
-    first_byte_timeout: Seconds = 300.0
-    """Seconds from sending the request until the model's first output, whatever else comes."""
-    idle_timeout: Seconds = 180.0
-    """Seconds without any byte of the answer, and between two outputs of the model."""
-    max_tokens_field: TokensField | None = None
-    """What the server calls the output cap; by default the newer name for api.openai.com only."""
-    replay_reasoning: bool = False
-    """Send the model's reasoning back to it, as DeepSeek's thinking models require."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key, read at each request; empty: no key."""
+    preset: Preset = "openai"
+    """The server, if it is one of the known ones; its name is also the default of `provider`."""
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    """What the server calls the output cap."""
+    system_role: Literal["system", "developer"] = "system"
+    """The role of the system prompt."""
+    stream_usage: bool = True
+    """Ask for token counts; some servers refuse the question and count anyway."""
+    reasoning_style: ReasoningStyle = "effort"
+    """How an effort is said: as `reasoning_effort` (effort), beside a switch `thinking`
+    (thinking), in an object `reasoning` (reasoning), or to the chat template (template). The
+    effort `off` switches thinking off."""
+    replay_reasoning: ReplayedReasoning | None = None
+    """The field in which the model's reasoning goes back to it, where the server wants it."""
+    empty_content: Literal["empty", "null", "absent"] = "empty"
+    """The content of an answer that only calls tools."""
+    call_ids: Literal["any", "short", "nine"] = "any"
+    """Ids of tool calls that the server takes: any, up to 40 characters, or nine letters and
+    digits. Others are replaced, in call and result alike."""
     inline_think: bool = False
     """Take `<think>...</think>` in the text for reasoning."""
-    extra_body: dict[str, JsonValue] = Field(default_factory=dict)
-    """Further keys of every request; null takes a key away."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    """Further headers of every request."""
 
-    @field_validator("base_url")
+    @model_validator(mode="before")
     @classmethod
-    def _is_http(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("must begin with http:// or https:// and name a host")
-        return url.rstrip("/")
+    def _with_preset(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        name = given.get("preset", "openai")
+        preset = PRESETS.get(name) if isinstance(name, str) else None  # type: ignore[call-overload]  # any text
+        if preset is None:  # the field says what is wrong with it
+            preset = PRESETS["openai"]
+        if "preset" not in given and {"base_url", "baseUrl"} & given.keys():
+            preset = {"api_key_env": ""}  # no server gets the key of another one by default
+        defaults = {"provider": name, **preset}
+        left = {
+            key: value
+            for key, value in defaults.items()
+            if key not in given and to_camel(key) not in given
+        }
+        return {**given, **left}
 
     @field_validator("extra_body")
     @classmethod
@@ -61,25 +70,3 @@ class OpenAiConfig(Config):
         if taken:
             raise ValueError(f"cannot set {', '.join(sorted(taken))}")
         return body
-
-    @property
-    def host(self) -> str:
-        """The server's host, with its port if the address names one."""
-        return urlsplit(self.base_url).netloc.rpartition("@")[2]
-
-    @property
-    def output_cap_name(self) -> TokensField:
-        """What the server calls the output cap."""
-        newer = self.host == "api.openai.com"
-        return self.max_tokens_field or ("max_completion_tokens" if newer else "max_tokens")
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether the server runs on this machine, where none asks for a key."""
-        name = urlsplit(self.base_url).hostname or ""
-        if name == "localhost":
-            return True
-        try:
-            return ip_address(name).is_loopback
-        except ValueError:
-            return False

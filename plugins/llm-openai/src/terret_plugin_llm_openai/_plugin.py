@@ -9,9 +9,10 @@ from ._config import OpenAiConfig
 @plugin(config=OpenAiConfig, inject=(Llm,))
 async def llm_openai(ctx: Context, config: OpenAiConfig) -> AsyncIterator[None]:
     """Serves one provider through the chat-completions protocol."""
-    # httpx2 takes a fifth of a second to import; a harness that only lists plugins does not need it
-    from ._adapter import OpenAiAdapter, open_client
+    # the HTTP client takes a fifth of a second to import; a list of plugins does not need it
+    from terret_llm.http import serving
 
-    async with open_client(config) as client:
-        ctx[Llm].register_adapter(config.provider, OpenAiAdapter(config, client))
+    from ._wire import ChatCompletions
+
+    async with serving(ctx, config, ChatCompletions):
         yield

@@ -1,8 +1,7 @@
-"""The chat-completions wire: requests to bytes, and the bytes of an answer to chunks."""
+"""The chat-completions wire: requests to bytes, and the payloads of an answer to chunks."""
 
-from ._body import ChatStream
 from ._decoding import ChatDecoder
+from ._dialect import ChatDialect, ReasoningStyle, ReplayedReasoning
 from ._encoding import ChatCodec
-from ._failures import ProviderErrors, retry_after_ms
 
-__all__ = ["ChatCodec", "ChatDecoder", "ChatStream", "ProviderErrors", "retry_after_ms"]
+__all__ = ["ChatCodec", "ChatDecoder", "ChatDialect", "ReasoningStyle", "ReplayedReasoning"]

@@ -13,9 +13,10 @@ from terret_llm._chunks import (
     UsageChunk,
 )
 from terret_llm._outcomes import Finish, LlmFailure
+from terret_llm.wire import ProviderErrors, parse_json
 
-from ._failures import ProviderErrors
-from ._json import parse
+from ._details import ReasoningDetails
+from ._markup import is_leaked_call
 from ._think import ThinkSplitter
 from ._tool_calls import ToolCalls
 from ._usage import usage_of
@@ -32,7 +33,12 @@ _KINDS = {
     "tool_use": "tool-calls",
     "function_call": "tool-calls",
 }
-_FAILURES = {"error": "SERVER", "insufficient_system_resource": "SERVER"}
+_FAILURES = {
+    "error": "SERVER",
+    "insufficient_system_resource": "SERVER",
+    "malformed_function_call": "SERVER",
+}
+_NO_STATE: Mapping[str, object] = {}
 
 
 def new_call_id() -> str:
@@ -45,6 +51,9 @@ class ChatDecoder:
 
     A stream is complete with `[DONE]` or with a finish reason. Without both it ends with an error:
     EMPTY_RESPONSE if nothing came, else STREAM_CLOSED. An error inside the stream beats its finish.
+    A text that ends with a tool call in the markup of the model's template, so that nothing was
+    called, finishes as `leaked-tool-call`. `is_used` tells whether an earlier call has an id; the
+    ids of this answer are then others.
     """
 
     def __init__(
@@ -53,14 +62,17 @@ class ChatDecoder:
         errors: ProviderErrors | None = None,
         inline_think: bool = False,
         new_call_id: Callable[[], str] = new_call_id,
+        is_used: Callable[[str], bool] = lambda id: False,
     ) -> None:
         self._errors = ProviderErrors() if errors is None else errors
         self._splitter = ThinkSplitter() if inline_think else None
         self._indexes = 0
-        self._calls = ToolCalls(self._new_index, new_call_id)
+        self._calls = ToolCalls(self._new_index, new_call_id, is_used)
+        self._details = ReasoningDetails()
         self._open: Literal["", "text", "reasoning"] = ""
         self._index = 0
         self._pieces: list[str] = []
+        self._last_text = ""
         self._usage: Mapping[str, object] | None = None
         self._reason: str | None = None
         self._begun = False
@@ -82,7 +94,7 @@ class ChatDecoder:
             if data == b"[DONE]":
                 return self.complete()
         try:
-            payload = parse(data)
+            payload = parse_json(data)
         except ValueError:
             return self.fail(self._errors.malformed("an event that is no JSON", data))
         if not isinstance(payload, dict):
@@ -93,7 +105,7 @@ class ChatDecoder:
     def push_whole(self, data: bytes) -> list[Chunk]:
         """Take a whole answer, not streamed, and return all its chunks."""
         try:
-            payload = parse(data)
+            payload = parse_json(data)
         except ValueError:
             return self.fail(self._errors.malformed("no JSON", data))
         if isinstance(payload, list):
@@ -121,7 +133,10 @@ class ChatDecoder:
         if not self._indexes and kind == "stop":
             text = f"{self._errors.where} ended the answer without any content"
             return self.fail(LlmFailure(text, "EMPTY_RESPONSE"))
-        return self._finish(Finish(kind), [*out, *self._calls.ends()])
+        if kind == "stop" and is_leaked_call(self._last_text):
+            kind = "leaked-tool-call"
+        finish = Finish(kind, None, self._replay_state())
+        return self._finish(finish, [*out, *self._calls.ends()])
 
     def close(self) -> list[Chunk]:
         """The body has ended; the rest of the chunks, nothing if the answer is finished already."""
@@ -149,7 +164,7 @@ class ChatDecoder:
                 self._delta(delta, out)
             reason = choice.get("finish_reason")
             if reason and isinstance(reason, str):
-                self._reason = reason
+                self._reason = reason.lower()
             error = error or choice.get("error")
         return [*out, *self.fail(self._errors.of_error(error))] if error else out
 
@@ -163,6 +178,9 @@ class ChatDecoder:
                 self._content(content, out)
             elif isinstance(content, list):
                 self._parts(content, out)
+        details = delta.get("reasoning_details")
+        if details:
+            self._details.take(details)
         calls = delta.get("tool_calls")
         if calls:
             self._end_block(out)
@@ -213,6 +231,8 @@ class ChatDecoder:
         if not self._open:
             return
         text = "".join(self._pieces)
+        if self._open == "text":
+            self._last_text = text
         block = TextBlock(text) if self._open == "text" else ReasoningBlock(text)
         out.append(BlockEnd(self._index, block))
         self._pieces.clear()
@@ -225,6 +245,15 @@ class ChatDecoder:
         if kind in ("stop", "tool-calls"):
             return "tool-calls" if self._calls else "stop"
         return kind
+
+    def _replay_state(self) -> Mapping[str, object] | None:
+        """What the server wants back with this answer."""
+        calls = dict(self._calls.returned())
+        if not calls and not self._details.items:
+            return None
+        response = {"reasoning_details": self._details.items} if self._details.items else {}
+        blocks = [calls.get(index, _NO_STATE) for index in range(self._indexes)]
+        return {"response": response, "blocks": blocks}
 
     def _finish(self, finish: Finish, chunks: list[Chunk]) -> list[Chunk]:
         self.finished = True

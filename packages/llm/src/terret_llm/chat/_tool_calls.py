@@ -1,13 +1,15 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from terret_llm._blocks import ToolCallBlock
 from terret_llm._chunks import BlockEnd, BlockStart, Chunk, ToolCallDelta
+from terret_llm.wire import dump_json, object_text, without_lone_escapes
 
-from ._json import dump, object_text, without_lone_escapes
+_RANDOM_LENGTH = 20
+"""Ids of this length are random; servers that count, or name the tool, write shorter ones."""
 
 
 class _Call:
-    __slots__ = ("arguments", "id", "index", "name", "wire_id")
+    __slots__ = ("arguments", "id", "index", "name", "returned", "wire_id")
 
     def __init__(self, index: int, id: str, wire_id: str, name: str) -> None:
         self.index = index
@@ -15,14 +17,21 @@ class _Call:
         self.wire_id = wire_id
         self.name = name
         self.arguments: list[str] = []
+        self.returned: Mapping[str, object] | None = None
 
 
 class ToolCalls:
     """Assembles the tool calls of one answer from deltas of every dialect of the protocol."""
 
-    def __init__(self, new_index: Callable[[], int], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        new_index: Callable[[], int],
+        new_id: Callable[[], str],
+        is_used: Callable[[str], bool],
+    ) -> None:
         self._new_index = new_index
         self._new_id = new_id
+        self._is_used = is_used
         self._calls: list[_Call] = []
         self._by_wire_index: dict[int, _Call] = {}
 
@@ -39,6 +48,12 @@ class ToolCalls:
         """The finished blocks; blank arguments are `{}`, invalid ones stay as they came."""
         return [BlockEnd(call.index, _block(call)) for call in self._calls]
 
+    def returned(self) -> Iterator[tuple[int, Mapping[str, object]]]:
+        """By index of a call, the fields that the server wants back with it."""
+        for call in self._calls:
+            if call.returned:
+                yield call.index, {"extra_content": call.returned}
+
     def _entry(self, entry: Mapping[str, object], out: list[Chunk]) -> None:
         function = entry.get("function")
         if not isinstance(function, Mapping):
@@ -52,9 +67,12 @@ class ToolCalls:
         else:
             new_name = "" if call.name else name
             call.name = call.name or name
+        extra = entry.get("extra_content")
+        if isinstance(extra, Mapping):
+            call.returned = extra
         arguments = function.get("arguments")
         if isinstance(arguments, dict | list):
-            arguments = dump(arguments).decode()
+            arguments = dump_json(arguments).decode()
         piece = arguments if isinstance(arguments, str) else ""
         if piece:
             call.arguments.append(piece)
@@ -78,13 +96,17 @@ class ToolCalls:
         return None if last is not None and name and last.arguments else last
 
     def _open(self, wire_index: object, wire_id: str, name: str) -> _Call:
-        taken = any(call.id == wire_id for call in self._calls)
-        own_id = self._new_id() if taken or not wire_id else wire_id
+        own_id = self._new_id() if self._is_taken(wire_id) else wire_id
         call = _Call(self._new_index(), own_id, wire_id, name)
         self._calls.append(call)
         if isinstance(wire_index, int):
             self._by_wire_index[wire_index] = call
         return call
+
+    def _is_taken(self, wire_id: str) -> bool:
+        if not wire_id or any(call.id == wire_id for call in self._calls):
+            return True
+        return len(wire_id) < _RANDOM_LENGTH and self._is_used(wire_id)
 
 
 def _block(call: _Call) -> ToolCallBlock:

@@ -1,4 +1,4 @@
-"""JSON as models and their servers write it: parsed strictly first, leniently if that fails."""
+"""JSON as models and their servers write it."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _ESCAPE = re.compile(
 )
 
 
-def parse(data: bytes) -> object:
+def parse_json(data: bytes) -> object:
     """The JSON value of `data`, without lone surrogates. Raises ValueError.
 
     Raw control characters and bytes that are not UTF-8 are accepted, as servers send both.
@@ -29,7 +29,7 @@ def parse(data: bytes) -> object:
         raise ValueError("nested too deeply") from None
 
 
-def dump(value: object) -> bytes:
+def dump_json(value: object) -> bytes:
     """Compact JSON. Lone surrogates become U+FFFD; a message of the log may still hold one."""
     try:
         return to_json(value)

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from terret_llm._outcomes import LlmFailure
 from terret_llm._text import replace_surrogates
 
-from ._json import parse
+from ._json import parse_json
 
 _MAX_TEXT = 500
 
@@ -121,7 +121,7 @@ def _date(text: str | None) -> datetime | None:
 
 def _parsed(body: bytes) -> object:
     try:
-        return parse(body)
+        return parse_json(body)
     except ValueError:
         return body[: 4 * _MAX_TEXT].decode("utf-8", "replace")
 

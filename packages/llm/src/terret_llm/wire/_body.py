@@ -1,32 +1,51 @@
-from collections.abc import Callable
+from typing import Protocol
 
 from terret_llm._chunks import Chunk
 from terret_llm._errors import failure_of
+from terret_llm._outcomes import LlmFailure
 from terret_llm.sse import MAX_EVENT_BYTES, EventTooLargeError, SseDecoder, SseEvent
-
-from ._decoding import ChatDecoder, new_call_id
-from ._failures import ProviderErrors
 
 _BEFORE_TEXT = b"\xef\xbb\xbf \t\r\n"
 
 
-class ChatStream:
-    """Turns the body of one response into chunks: an event stream, or a whole answer in one JSON.
+class Decoder(Protocol):
+    """Turns the payloads of one answer into chunks, the last of which is a finish."""
 
-    The chunks do not depend on how the body is cut. The last of them is always a finish.
+    @property
+    def finished(self) -> bool:
+        """Whether the answer is over; what the server may still send does not matter."""
+        ...
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model has said why it stopped, so that a broken connection does no harm."""
+        ...
+
+    def push(self, data: bytes, event: str = "") -> list[Chunk]:
+        """Take the data of the next event and return its chunks; none once it is finished."""
+        ...
+
+    def push_whole(self, data: bytes) -> list[Chunk]:
+        """Take a whole answer, not streamed, and return all its chunks."""
+        ...
+
+    def close(self) -> list[Chunk]:
+        """The body has ended; return the rest of the chunks."""
+        ...
+
+    def fail(self, failure: LlmFailure) -> list[Chunk]:
+        """The answer ends with this failure; return the rest of the chunks."""
+        ...
+
+
+class AnswerStream:
+    """Feeds a decoder from the body of a response: an event stream, or a whole answer in one JSON.
+
+    The chunks do not depend on how the body is cut. The last of them is a finish.
     """
 
-    def __init__(
-        self,
-        *,
-        errors: ProviderErrors | None = None,
-        inline_think: bool = False,
-        new_call_id: Callable[[], str] = new_call_id,
-        max_event_bytes: int = MAX_EVENT_BYTES,
-    ) -> None:
-        self._decoder = ChatDecoder(
-            errors=errors, inline_think=inline_think, new_call_id=new_call_id
-        )
+    def __init__(self, decoder: Decoder, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._decoder = decoder
         self._sse = SseDecoder(max_event_bytes=max_event_bytes)
         self._limit = max_event_bytes
         self._head: bytes | None = b""
@@ -35,7 +54,7 @@ class ChatStream:
 
     @property
     def finished(self) -> bool:
-        """Whether the finish was returned; the rest of the body does not matter."""
+        """Whether the answer is over; the rest of the body does not matter."""
         return self._decoder.finished
 
     @property

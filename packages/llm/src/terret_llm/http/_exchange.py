@@ -1,0 +1,177 @@
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, suppress
+from math import inf
+from types import TracebackType
+from typing import Self
+
+import anyio
+import httpx2
+
+from terret_llm._chunks import Chunk
+from terret_llm._errors import LlmError
+from terret_llm._outcomes import LlmFailure
+from terret_llm.settings import ServerSettings
+from terret_llm.wire import AnswerStream, ProviderErrors
+
+_MAX_ERROR_BYTES = 64 * 1024
+_DRAIN_SECONDS = 0.05
+
+
+class Exchange:
+    """One request and its streamed answer, within the time limits. An async manager.
+
+    Leaving early closes the connection. Entering and reading raise LlmError.
+    """
+
+    def __init__(
+        self,
+        client: httpx2.AsyncClient,
+        settings: ServerSettings,
+        request: httpx2.Request,
+        answer: AnswerStream,
+        errors: ProviderErrors,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._request = request
+        self._answer = answer
+        self._errors = errors
+        self._limit = settings.first_byte_timeout
+        self.ended = False
+
+    async def __aenter__(self) -> Self:
+        started = time.monotonic()
+        total = self._settings.total_timeout
+        self._end = inf if total is None else started + total
+        self._due = min(started + self._limit, self._end)
+        self._response = await self._sent()
+        self._pieces = self._response.aiter_bytes()
+        if self._response.is_success:
+            return self
+        try:
+            body = await self._error_body()
+        finally:
+            await self._leave()
+        response = self._response
+        raise LlmError(self._errors.of_response(response.status_code, response.headers, body))
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._leave()
+
+    async def read(self) -> list[Chunk]:
+        """The next chunks of the answer; the last of them when `ended` is set."""
+        while True:
+            try:
+                piece = await anext(self._pieces)
+            except StopAsyncIteration:
+                self.ended = True
+                return self._answer.close()
+            except httpx2.HTTPError as error:
+                if not self._answer.answered:
+                    raise broken(error, self._settings) from error
+                self.ended = True
+                return self._answer.close()
+            chunks = self._answer.feed(piece)
+            if self._answer.finished:
+                self.ended = True
+                await _drain(self._pieces, _DRAIN_SECONDS)
+                return chunks
+            now = time.monotonic()
+            if now > (self._end if chunks else self._due):
+                raise self._too_slow()
+            if chunks:
+                self._limit = self._settings.idle_timeout
+                self._due = min(now + self._limit, self._end)
+                return chunks
+
+    async def _sent(self) -> httpx2.Response:
+        """The response, once its headers are there; reads of its body have the idle limit."""
+        try:
+            with anyio.move_on_after(self._due - time.monotonic()):
+                response = await self._client.send(self._request, stream=True)
+                self._request.extensions["timeout"]["read"] = self._settings.idle_timeout
+                return response
+        except httpx2.HTTPError as error:
+            raise broken(error, self._settings) from error
+        raise self._too_slow()
+
+    async def _leave(self) -> None:
+        async with aclosing(self._response):
+            # Closing a suspended iterator leaves one inside it to the garbage collector; a read
+            # that is cancelled at once ends them all.
+            await _drain(self._pieces, 0)
+
+    async def _error_body(self) -> bytes:
+        body = b""
+        with suppress(httpx2.HTTPError), anyio.move_on_after(self._settings.connect_timeout):
+            async for piece in self._pieces:
+                body += piece
+                if len(body) > _MAX_ERROR_BYTES:
+                    break
+        return body[:_MAX_ERROR_BYTES]
+
+    def _too_slow(self) -> LlmError:
+        if time.monotonic() >= self._end:
+            text = (
+                f"{self._settings.host} did not end its answer within "
+                f"{self._settings.total_timeout:g} s (totalTimeout)"
+            )
+            return LlmError(LlmFailure(text, "TIMEOUT"))
+        return silent(self._limit, self._settings)
+
+
+def new_request(
+    client: httpx2.AsyncClient,
+    settings: ServerSettings,
+    path: str,
+    *,
+    headers: Mapping[str, str],
+    body: bytes | None = None,
+) -> httpx2.Request:
+    """A request whose connection has a time limit; reads have none yet."""
+    return client.build_request(
+        "GET" if body is None else "POST",
+        f"{settings.base_url}/{path}",
+        content=body,
+        headers=dict(headers),
+        timeout=httpx2.Timeout(None, connect=settings.connect_timeout),
+    )
+
+
+def silent(seconds: float, settings: ServerSettings) -> LlmError:
+    """The server was quiet for too long."""
+    text = (
+        f"{settings.host} sent nothing of an answer for {seconds:g} s; "
+        "firstByteTimeout and idleTimeout set the limits"
+    )
+    return LlmError(LlmFailure(text, "TIMEOUT"))
+
+
+def broken(error: httpx2.HTTPError, settings: ServerSettings) -> LlmError:
+    """What happened to the connection."""
+    host, said = settings.host, str(error) or type(error).__name__
+    if isinstance(error, httpx2.ReadTimeout):
+        return silent(settings.idle_timeout, settings)
+    if isinstance(error, httpx2.ConnectTimeout):
+        text = f"{host} did not accept a connection within {settings.connect_timeout:g} s"
+        return LlmError(LlmFailure(text, "TIMEOUT"))
+    if isinstance(error, httpx2.TimeoutException):
+        return LlmError(LlmFailure(f"{host} took too long: {said}", "TIMEOUT"))
+    if isinstance(error, httpx2.ProxyError):
+        return LlmError(LlmFailure(f"the proxy does not connect to {host}: {said}", "TRANSPORT"))
+    if isinstance(error, httpx2.ConnectError):
+        return LlmError(LlmFailure(f"cannot connect to {host}: {said}", "TRANSPORT"))
+    return LlmError(LlmFailure(f"the connection to {host} broke: {said}", "TRANSPORT"))
+
+
+async def _drain(pieces: AsyncIterator[bytes], seconds: float) -> None:
+    """Read the rest of a body, for that long: a connection read to its end can be used again."""
+    with suppress(httpx2.HTTPError), anyio.move_on_after(seconds):
+        async for _ in pieces:
+            pass
