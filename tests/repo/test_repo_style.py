@@ -19,7 +19,8 @@ CATCHES_EVERYTHING: dict[str, str] = {
         "_actor": "throws what ended a scope of a body into that body; hands exit requests on",
         "_async_effects": "carries what ends a manager through those around it",
         "_effects": "stores exit requests of plugin code, which end the container in order",
-        "_tasks": "the same, for tasks",
+        "_keeper": "the same, for tasks",
+        "_register": "the same, for listeners of the container's own events",
         "_transitions": "the same, for plain bodies",
     }.items()
 }

@@ -1,7 +1,7 @@
 """The container of Terret: contexts, fibers, effects, services, scopes and events."""
 
 from ._container import Container
-from ._context import Context
+from ._context import Context, Root
 from ._effects import Effect, Registration
 from ._errors import (
     ApiRangeError,
@@ -45,7 +45,15 @@ from ._events import (
     find_event,
 )
 from ._fiber import Fiber, FiberState
-from ._kernel import ContainedError, ServiceChange, StatusChange
+from ._internal import (
+    INTERNAL_ERROR,
+    INTERNAL_PLUGIN,
+    INTERNAL_SERVICE,
+    INTERNAL_STATUS,
+    ContainedError,
+    ServiceChange,
+    StatusChange,
+)
 from ._keys import ServiceKey, key_name
 from ._layers import AnonymousLayers, NamedLayers
 from ._plugins import API_VERSION, Config, Plugin, as_plugin, kebab, plugin
@@ -56,6 +64,10 @@ from ._tasks import TaskHandle
 
 __all__ = [
     "API_VERSION",
+    "INTERNAL_ERROR",
+    "INTERNAL_PLUGIN",
+    "INTERNAL_SERVICE",
+    "INTERNAL_STATUS",
     "AnonymousLayers",
     "ApiRangeError",
     "AsyncEffectError",
@@ -92,6 +104,7 @@ __all__ = [
     "Registration",
     "ReservedNameError",
     "RestartBudgetError",
+    "Root",
     "ScopeLink",
     "ScopeLinkError",
     "Serial",

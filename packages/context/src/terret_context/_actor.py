@@ -12,33 +12,38 @@ from ._waits import TRANSITION, Transition
 CANCELLED: Final = object()
 """What a transition receives for a call that ran out of time and was cancelled."""
 
+_NEVER: Final = float("inf")
+
 
 class Actor:
     """Drives the calls of one episode, one at a time, in a task of its own.
 
-    Bodies may hold cancel scopes and task groups open while this task waits for the next call: a
-    scope opened here is left before the body goes on, so all of them nest.
+    Bodies may hold cancel scopes and task groups open while this task waits for the next call. All
+    of them nest in the scope of the episode, whose deadline is that of the running body. Only a
+    body that ran out of time makes the task leave that scope and open another one.
     """
 
     def __init__(self, fiber: Any, resume: Callable[[Any, object, Exception | None], None]) -> None:
         self._fiber = fiber
         self._resume = resume
         self._call: Call | None = None
-        self._wake = anyio.Event()
+        self._wake: anyio.Event | None = None
         self._finished = False
         self._held: AsyncGenerator[object, None] | None = None
         self._scope: CancelScope | None = None
-        self._limit: float | None = None
+        self._deadline = _NEVER
 
     def submit(self, call: Call) -> None:
         """Hands over the next call; its outcome goes to `resume`."""
         self._call = call
-        self._wake.set()
+        if self._wake is not None:
+            self._wake.set()
 
     def finish(self) -> None:
         """Ends the task: the episode is over."""
         self._finished = True
-        self._wake.set()
+        if self._wake is not None:
+            self._wake.set()
 
     def hold(self, generator: AsyncGenerator[object, None]) -> None:
         """Notes a body that is suspended in this task and may hold scopes open."""
@@ -52,45 +57,58 @@ class Actor:
 
     @property
     def limited(self) -> bool:
-        return self._limit is not None
+        return self._deadline != _NEVER
 
     def limit(self, seconds: float | None) -> None:
         """Gives the running body this much time, or all the time again."""
-        self._limit = None if seconds is None else anyio.current_time() + seconds
-        self._apply_limit()
+        if seconds is not None:
+            self._set_deadline(anyio.current_time() + seconds)
+        elif self.limited:
+            self._set_deadline(_NEVER)
 
-    def _apply_limit(self) -> None:
+    def _set_deadline(self, deadline: float) -> None:
+        self._deadline = deadline
         if self._scope is not None:
-            self._scope.deadline = float("inf") if self._limit is None else self._limit
+            self._scope.deadline = deadline
 
     async def run(self) -> None:
         while not self._finished:
-            # A second round is needed only if a body has run out of time: its scope is spent.
-            with CancelScope() as self._scope:
-                self._apply_limit()
-                await self._serve()
+            error: Exception | None = None
+            try:
+                with CancelScope(deadline=self._deadline) as self._scope:
+                    await self._serve()
+            except Exception as failure:
+                error = failure
+            except BaseException as worse:
+                if isinstance(worse, anyio.get_cancelled_exc_class()):
+                    raise  # the container ends, and nobody waits for the outcome any more
+                error = self._fiber.kernel.fatal(worse)
+            self._deadline = _NEVER
+            if self._call is not None:
+                self._call = None
+                self._resume(self._fiber, CANCELLED, error)
 
     async def _serve(self) -> None:
-        spent = False
-        while not (self._finished or spent):
+        while not self._finished:
             if self._call is None:
                 await self._next_call()
                 continue
-            call, self._call = self._call, None
-            value, error = await self._perform(call)
-            spent = value is CANCELLED
-            if spent:
-                self._limit = None
-            self._resume(self._fiber, value, error)
+            kind = "load" if self._fiber.state.value == "LOADING" else "unload"
+            TRANSITION.set(Transition(self._fiber, kind))
+            value = await self._call()
+            self._call = None
+            self._resume(self._fiber, value, None)
 
     async def _next_call(self) -> None:
+        self._wake = anyio.Event()
         try:
             await self._wake.wait()
         except BaseException as error:
             if self._held is None:
                 raise
             await self._end_body(error)
-        self._wake = anyio.Event()
+        finally:
+            self._wake = None
 
     async def _end_body(self, cause: BaseException) -> None:
         """A scope that the suspended body holds open was cancelled: the body has to leave it."""
@@ -106,15 +124,3 @@ class Actor:
             await body.aclose()
             failure = RuntimeError("the body yielded again after its scope had been cancelled")
         self._fiber.fail(failure, "body")
-
-    async def _perform(self, call: Call) -> tuple[object, Exception | None]:
-        kind = "load" if self._fiber.state.value == "LOADING" else "unload"
-        TRANSITION.set(Transition(self._fiber, kind))
-        try:
-            return await call(), None
-        except Exception as error:
-            return None, error
-        except BaseException as error:
-            if not isinstance(error, anyio.get_cancelled_exc_class()):
-                self._fiber.kernel.fatal(error)
-            return CANCELLED, None

@@ -16,8 +16,9 @@ from ._effects import (
     drive,
     flatten,
     note_failure,
+    yielded_again,
 )
-from ._errors import InvalidEffectError
+from ._errors import InactiveFiberError
 from ._tasks import TaskEffect
 
 
@@ -50,6 +51,7 @@ class AsyncEffect(TaskEffect):
         self._stop = anyio.Event()
         self.value: Any = None
         super().__init__(owner, label)
+        self.start()
 
     async def _set_up(self) -> Effect:
         self._observers += 1
@@ -62,23 +64,41 @@ class AsyncEffect(TaskEffect):
         self._stop.set()
 
     async def _run(self) -> None:
+        cause: BaseException | None = None
         try:
             await self._collect_all()
-        except Exception as error:
-            await self._setup_failed(error)
-            return
-        finally:
             self._set_up_done.set()
-        if self._items or self._suspended is not None:
-            await self._hold()
+            if self._items or self._suspended is not None:
+                await self._stop.wait()
+        except BaseException as error:
+            cause = error
+        await self._end(cause)
 
-    async def _setup_failed(self, error: Exception) -> None:
-        error.add_note(f"in the setup of {self.label} of {self.owner}")
-        self._error = error
-        errors: list[Exception] = []
-        await self._take_down(None, errors)
-        for failure in [error, *errors] if not self._observers else errors:
-            self.owner.kernel.report(self.owner, failure, self.label)
+    async def _end(self, cause: BaseException | None) -> None:
+        """Takes down what was set up; `cause` is what ended the setup or the time after it."""
+        failed_setup = isinstance(cause, Exception)
+        rest = await self._take_down(None if failed_setup else cause, self._failures)
+        if not failed_setup:
+            cause = rest
+        if not self._set_up_done.is_set():
+            cause = self._setup_ended(cause)
+        if not self._stop.is_set():  # else whoever asked for it has them
+            for failure in self._failures:
+                self.owner.kernel.report(self.owner, failure, self.label)
+        if cause is not None:
+            raise cause
+
+    def _setup_ended(self, cause: BaseException | None) -> BaseException | None:
+        """Gives a setup that did not land its error; returns what else has to be raised."""
+        self._set_up_done.set()
+        if not isinstance(cause, Exception):
+            self._error = InactiveFiberError(f"set up {self.label}", str(self.owner), "UNLOADING")
+            return cause
+        cause.add_note(f"in the setup of {self.label} of {self.owner}")
+        self._error = cause
+        if not self._observers:
+            self.owner.kernel.report(self.owner, cause, self.label)
+        return None
 
     async def _collect_all(self) -> None:
         result = self._body()
@@ -109,33 +129,23 @@ class AsyncEffect(TaskEffect):
                 self.owner.disown(plain)
             self._items.append(plain)
 
-    async def _hold(self) -> None:
-        """Parks until the undo; a scope held open by a manager may end that early."""
-        cause: BaseException | None = None
-        try:
-            await self._stop.wait()
-        except BaseException as error:
-            cause = error
-        cause = await self._take_down(cause, self._failures)
-        if cause is not None:
-            raise cause
-
     async def _take_down(
         self, cause: BaseException | None, errors: list[Exception]
     ) -> BaseException | None:
+        """Undoes all items; returns what of `cause`, or of an item's exit, goes on outwards."""
         for item in reversed(self._items):
             if isinstance(item, AbstractAsyncContextManager):
                 cause = await self._leave(partial(_exit, item, cause), cause, errors)
             else:
                 await drive(item.undo(errors))
         if self._suspended is not None:
-            cause = await self._leave(partial(_resume, self._suspended, cause), cause, errors)
+            leave = partial(_resume, self._suspended, cause, self.label)
+            cause = await self._leave(leave, cause, errors)
         return cause
 
     async def _leave(
         self, leave: Callable[[], Any], cause: BaseException | None, errors: list[Exception]
     ) -> BaseException | None:
-        """Leaves one manager or generator; returns the exception that goes on outwards."""
         try:
             swallowed = await leave()
         except Exception as error:
@@ -161,14 +171,14 @@ class AsyncEffect(TaskEffect):
 async def _exit(
     manager: AbstractAsyncContextManager[object], cause: BaseException | None
 ) -> object:
-    return await manager.__aexit__(
-        None if cause is None else type(cause),
-        cause,
-        None if cause is None else cause.__traceback__,
-    )
+    if cause is None:
+        return await manager.__aexit__(None, None, None)
+    return await manager.__aexit__(type(cause), cause, cause.__traceback__)
 
 
-async def _resume(generator: AsyncGenerator[object, None], cause: BaseException | None) -> object:
+async def _resume(
+    generator: AsyncGenerator[object, None], cause: BaseException | None, label: str
+) -> object:
     try:
         if cause is None:
             await anext(generator)
@@ -177,4 +187,4 @@ async def _resume(generator: AsyncGenerator[object, None], cause: BaseException 
     except StopAsyncIteration:
         return True
     await generator.aclose()
-    raise InvalidEffectError("an async effect yielded again in its teardown")
+    raise yielded_again(label)

@@ -1,21 +1,32 @@
 """Running the body of a plugin, whatever its form, and the code after its `yield`."""
 
-import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextvars import copy_context
 from functools import partial
-from typing import Any
+from types import CoroutineType
+from typing import Any, TypeAlias
 
 from ._actor import CANCELLED
-from ._effects import Effect, Registration, Steps, attempt, finish_generator, note_failure
+from ._effects import (
+    Effect,
+    Registration,
+    Steps,
+    attempt,
+    finish_generator,
+    note_failure,
+    yielded_again,
+)
 from ._errors import PluginDefinitionError, TeardownTimeoutError
 from ._fiber import Fiber
 from ._plugins import Form, form_of
 from ._services import Provision
 from ._waits import TRANSITION, Transition
 
+Load: TypeAlias = Generator[Any, Any, bool]
+"""The steps of a load; the result is false if the body was cancelled instead of landing."""
 
-def run_body(fiber: Fiber) -> Steps:
+
+def run_body(fiber: Fiber) -> Load:
     """Runs the body to the point where the fiber is up; raises what the body raises."""
     plugin = fiber.plugin
     assert plugin is not None
@@ -24,22 +35,18 @@ def run_body(fiber: Fiber) -> Steps:
     form = plugin.form
     if form is Form.SERVICE:
         service = _call_plain(fiber, body)
-        key = plugin.provides[0]
-        Provision(fiber, fiber.kernel.table, (key, fiber.ctx.realm(key)), service)
+        Provision(fiber, fiber.ctx, plugin.provides[0], service)
         if not hasattr(service, "init"):
-            return
+            return True
         body = service.init
         form = form_of(body)
-    yield from _FORMS[form](fiber, body)
+    if form is Form.PLAIN:
+        _keep(fiber, _call_plain(fiber, body))
+        return True
+    return (yield from _FORMS[form](fiber, body))
 
 
-def _plain(fiber: Fiber, body: Callable[[], Any]) -> Steps:
-    _keep(fiber, _call_plain(fiber, body))
-    return
-    yield
-
-
-def _generator(fiber: Fiber, body: Callable[[], Any]) -> Steps:
+def _generator(fiber: Fiber, body: Callable[[], Any]) -> Load:
     generator = body()
     effect = GeneratorBody(fiber, generator)
     try:
@@ -51,17 +58,18 @@ def _generator(fiber: Fiber, body: Callable[[], Any]) -> Steps:
         effect.finish()
         raise
     _refuse_value(fiber, value)
-    return
+    return True
     yield
 
 
-def _coroutine(fiber: Fiber, body: Callable[[], Any]) -> Steps:
+def _coroutine(fiber: Fiber, body: Callable[[], Any]) -> Load:
     result = yield body
     if result is not CANCELLED:
         _keep(fiber, result)
+    return result is not CANCELLED
 
 
-def _async_generator(fiber: Fiber, body: Callable[[], Any]) -> Steps:
+def _async_generator(fiber: Fiber, body: Callable[[], Any]) -> Load:
     generator = body()
     effect = AsyncGeneratorBody(fiber, generator)
     try:
@@ -69,18 +77,17 @@ def _async_generator(fiber: Fiber, body: Callable[[], Any]) -> Steps:
     except BaseException:
         effect.finish()
         raise
-    if value is CANCELLED:
+    if value is CANCELLED or value is _ENDED:
         effect.finish()
-    elif value is _ENDED:
-        effect.finish()
-        raise _never_yielded(fiber)
     else:
         fiber.actor.hold(generator)
         _refuse_value(fiber, value)
+    if value is _ENDED:
+        raise _never_yielded(fiber)
+    return value is not CANCELLED
 
 
-_FORMS: dict[Form, Callable[[Fiber, Callable[[], Any]], Steps]] = {
-    Form.PLAIN: _plain,
+_FORMS: dict[Form, Callable[[Fiber, Callable[[], Any]], Load]] = {
     Form.GENERATOR: _generator,
     Form.ASYNC: _coroutine,
     Form.ASYNC_GENERATOR: _async_generator,
@@ -136,26 +143,23 @@ async def _first(generator: AsyncGenerator[object, None]) -> object:
 async def _last(generator: AsyncGenerator[object, None], label: str) -> None:
     if await anext(generator, _ENDED) is not _ENDED:
         await generator.aclose()
-        raise PluginDefinitionError(f"{label} yielded again in its teardown")
+        raise yielded_again(label)
 
 
 def _call_plain(fiber: Fiber, call: Callable[[], Any]) -> Any:
     """Calls plain code of a load in a context of its own, so variables it sets stay there."""
-
-    def enter() -> Any:
-        TRANSITION.set(Transition(fiber, "load"))
-        return call()
-
-    return copy_context().run(enter)
+    variables = copy_context()
+    variables.run(TRANSITION.set, Transition(fiber, "load"))
+    return variables.run(call)
 
 
 def _keep(fiber: Fiber, result: object) -> None:
     """Makes an effect of what a body returned."""
-    if inspect.iscoroutine(result):
+    if isinstance(result, CoroutineType):
         result.close()
         raise PluginDefinitionError(f"{fiber}: a plain body returned a coroutine; make it async")
     if result is not None:
-        Registration(fiber, f'undo of "{fiber.name}"').collect(result)
+        Registration(fiber, f'undo of "{fiber.name}"').run(lambda: result)
 
 
 def _never_yielded(fiber: Fiber) -> PluginDefinitionError:

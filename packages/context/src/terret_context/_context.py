@@ -1,24 +1,30 @@
 """`Context`: what plugin code holds."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from anyio import CancelScope
+
+from . import diagnostics
 from ._async_effects import AsyncEffect
-from ._effects import Effect, Registration
+from ._effects import Effect, Registration, drive, flatten, is_body
 from ._emitter import Emitter
 from ._errors import ConfigError, InactiveFiberError, InvalidEffectError, ReservedNameError
-from ._fiber import ACTIVE, FAILED, Fiber
-from ._kernel import PLUGIN, Kernel
+from ._fiber import FAILED, Fiber
+from ._internal import INTERNAL_PLUGIN
+from ._kernel import Kernel
 from ._keys import Key, key_name, python_name
 from ._lookup import Lookup
 from ._plugins import Plugin, as_plugin, kebab
-from ._scopes import acquire_scope, release_scope
-from ._services import Provision, Realm
+from ._realms import RealmMap
+from ._scopes import open_scope
+from ._services import Labels, Provision
 from ._tasks import TaskHandle
-from ._transitions import ChildEffect
+from ._transitions import ChildEffect, drain, undo_all
+from ._waits import refuse_circular_wait
 from .logging import logger_for
 
 S = TypeVar("S")
@@ -38,9 +44,9 @@ class Context(Lookup, Emitter):
         return f"<{type(self).__name__} of {self.fiber}>"
 
     @property
-    def root(self) -> "Context":
+    def root(self) -> "Root":
         """The container's own context."""
-        root: Context = self._kernel.root.ctx
+        root: Root = self._kernel.root.ctx
         return root
 
     @property
@@ -70,22 +76,30 @@ class Context(Lookup, Emitter):
 
         Without a label the realm is fresh; views isolated with one label share a realm.
         """
-        name = key_name(key)
-        realm = Realm() if label is None else self._kernel.table.labelled(name, label)
-        return Context(self.fiber, self, self._scope, {name: realm})
+        return self.with_realms({key: label})
+
+    def with_realms(self, labels: Labels) -> "Context":
+        """Returns a view of the same fiber with other realms for several keys.
+
+        `labels` maps a key to a label, or to `None` for a fresh realm. `root.set_realms` can
+        change them later.
+        """
+        realms = RealmMap(self._realms)
+        realms.own = self._kernel.table.realms(labels, {})
+        return Context(self.fiber, realms, self._scope)
 
     def scope(self, key: object, *, parent: object | None = None) -> "Context":
         """Creates a child fiber without body, ACTIVE at once, tagged with `key` (by identity).
 
         What is registered through it is seen by that scope and those below it, and ends with
         `await scoped.fiber.dispose()`. `parent` is its parent scope, else the nearest of this
-        context.
+        context. Raises `ScopeLinkError` for a cycle, or if the key has another parent already.
         """
-        scoped = self._mount(_SCOPE, name="scope", scope=key)
-        above = self._scope if parent is None else parent
-        Registration(scoped.fiber, "scope").run(lambda: _enter_scope(key, above))
-        scoped.fiber.target, scoped.fiber.committed = (0, ()), {}
-        scoped.fiber.set_state(ACTIVE)
+        record = open_scope(key, parent, self._scope)
+        fiber = self._mount(_SCOPE, name="scope", scope=key)
+        fiber.held, fiber.is_scope = record, True
+        fiber.bring_up()
+        scoped: Context = fiber.ctx
         return scoped
 
     # ---- plugins
@@ -108,17 +122,14 @@ class Context(Lookup, Emitter):
         record = as_plugin(plugin)
         record.check_api()
         keys = tuple(key_name(key) for key in inject)
-        mounted = self._mount(record, name=name or record.name, inject=keys, entry=entry)
-        fiber = mounted.fiber
-        fiber.source = config
+        fiber = self._mount(record, name=name, inject=keys, entry=entry, source=config)
         try:
             fiber.config = record.validate(config)
         except ConfigError as error:
-            fiber.error, fiber.failed_generation = error, 0
-        self._kernel.emit(PLUGIN, fiber)
+            fiber.take_error(error, "configuration")
+        self._kernel.emit(INTERNAL_PLUGIN, fiber)
         if fiber.error is not None and not fiber.retiring:
             fiber.set_state(FAILED)
-            self._kernel.failed(fiber)
         self._kernel.touch(fiber)
         return fiber
 
@@ -152,9 +163,7 @@ class Context(Lookup, Emitter):
         """
         name = label or "anonymous"
         if _is_async_body(body):
-            task = AsyncEffect(self.fiber, name, body if callable(body) else lambda: body)
-            task.start()
-            return task
+            return AsyncEffect(self.fiber, name, body if is_body(body) else lambda: body)
         effect = Registration(self.fiber, name)
         effect.run(body)
         return effect
@@ -180,7 +189,6 @@ class Context(Lookup, Emitter):
                 f"{manager!r} is no async context manager; for a plain one use `ctx.enter(manager)`"
             )
         effect = AsyncEffect(self.fiber, f"enter {type(manager).__name__}", lambda: manager)
-        effect.start()
         await effect
         return effect.value  # type: ignore[no-any-return]  # what `__aenter__` returned
 
@@ -192,9 +200,7 @@ class Context(Lookup, Emitter):
         The task is cancelled and joined when the fiber unloads; if it raises, the fiber is FAILED.
         """
         title = name or getattr(fn, "__name__", None) or type(fn).__name__
-        handle = TaskHandle(self.fiber, f'task "{title}"', partial(fn, *args))
-        handle.start()
-        return handle
+        return TaskHandle(self.fiber, f'task "{title}"', partial(fn, *args))
 
     def provide(self, key: "Key[S] | str", value: S) -> Provision:
         """Offers an object under a key; others see it when the fiber is ACTIVE.
@@ -205,10 +211,8 @@ class Context(Lookup, Emitter):
         name = key_name(key)
         if hasattr(Context, python_name(name)):
             raise ReservedNameError(name, member=python_name(name))
-        slot = (name, self.realm(name))
-        table = self._kernel.table
-        table.refuse_second(slot, self.fiber)
-        return Provision(self.fiber, table, slot, value)
+        self._kernel.table.refuse_second((name, self.realm(name)), self.fiber)
+        return Provision(self.fiber, self, name, value)
 
     def report(self, error: BaseException, *, label: str) -> None:
         """Contains an error: it goes to the log and to `internal/error`, and stops nothing."""
@@ -218,36 +222,132 @@ class Context(Lookup, Emitter):
         self,
         plugin: Plugin,
         *,
-        name: str,
+        name: str | None,
         inject: tuple[str, ...] = (),
         entry: object | None = None,
+        source: object = None,
         scope: object | None = None,
-    ) -> "Context":
+    ) -> Fiber:
         kernel = self._kernel
-        kernel.check_thread(f"mount {plugin}")
+        name = name or plugin.name
+        label = f'plugin "{name}"'
+        kernel.check_thread("mount", label)
         if not self.fiber.admits:
             state = self.fiber.state.value
-            raise InactiveFiberError(f"mount {plugin}", str(self.fiber), state)
-        fiber = Fiber(
-            kernel, kernel.next_uid(), self.fiber, plugin, name=name, entry=entry, inject=inject
-        )
-        fiber.is_scope = plugin is _SCOPE
-        fiber.ctx = ctx = Context(fiber, self, self._scope if scope is None else scope)
+            raise InactiveFiberError(f"mount {label}", str(self.fiber), state)
+        uid = kernel.next_uid()
+        fiber = Fiber(kernel, uid, self.fiber, plugin, name=name, entry=entry, inject=inject)
+        fiber.upper, fiber.source = self, source
+        fiber.ctx = Context(fiber, self._realms, self._scope if scope is None else scope)
         for key in fiber.provides:
-            kernel.table.refuse_second((key, ctx.realm(key)), fiber)
+            kernel.table.refuse_second(fiber.slot(key), fiber)
         for check in tuple(kernel.mount_checks.values()):
             check(fiber)
-        fiber.handle = ChildEffect(self.fiber, f'plugin "{name}"', fiber)
+        fiber.handle = ChildEffect(self.fiber, label, fiber)
         kernel.adopt(fiber)
-        return ctx
+        return fiber
+
+
+class Root(Context):
+    """The context of a container itself, with what concerns all of it."""
+
+    __slots__ = ()
+
+    async def settle(self) -> None:
+        """Returns when no fiber has work left."""
+        refuse_circular_wait(self.fiber, "settle")
+        await self._kernel.settle()
+
+    async def reset(self) -> None:
+        """Disposes all children and effects of root, which then can be used again."""
+        refuse_circular_wait(self.fiber, "reset")
+        self._kernel.check_thread("reset", self.fiber)
+        errors: list[Exception] = []
+        with CancelScope(shield=True):
+            for binding in tuple(self.fiber.bindings.values()):
+                binding.live = False
+                self._kernel.touch_dependents(binding)
+            await drive(drain(self.fiber))
+            await drive(undo_all(self.fiber, errors))
+        for error in flatten(errors):
+            self._kernel.report(self.fiber, error, "reset")
+
+    def fibers(self, plugin: object | None = None) -> tuple[Fiber, ...]:
+        """Returns the live fibers, or those of one plugin, in order of mounting."""
+        if plugin is None:
+            return tuple(self._kernel.fibers)
+        record = as_plugin(plugin)
+        return tuple(fiber for fiber in self._kernel.fibers if fiber.plugin == record)
+
+    def mount_check(self, fn: Callable[[Fiber], object]) -> Effect:
+        """Adds a check that runs in `ctx.plugin()`; what it raises refuses the mount."""
+        checks = self._kernel.mount_checks
+
+        def add() -> Callable[[], object]:
+            key = object()
+            checks[key] = fn
+            return lambda: checks.pop(key, None)
+
+        return self.effect(add, label="mount check")
+
+    def installed_hint(self, fn: Callable[[str], Sequence[str]]) -> Effect:
+        """Lets `fn(key)` say which installed plugins would provide a key that nobody provides."""
+        kernel = self._kernel
+
+        def add() -> Callable[[], object]:
+            before, kernel.hint = kernel.hint, fn
+            return lambda: setattr(kernel, "hint", before)
+
+        return self.effect(add, label="installed hint")
+
+    @asynccontextmanager
+    async def batch(self) -> AsyncIterator[list[Fiber]]:
+        """Applies many changes as one: no load starts inside; leaving it settles them.
+
+        The yielded list then holds the fibers that failed on the way. Whoever runs the batch has
+        their errors, so they are not logged as well.
+        """
+        kernel = self._kernel
+        outer, kernel.failures = kernel.failures, []
+        failed = kernel.failures
+        try:
+            kernel.hold_loads()
+            try:
+                yield failed
+            finally:
+                kernel.release_loads()
+            await self.settle()
+        finally:
+            kernel.failures = outer
+
+    def set_realms(self, changes: Mapping[Context, Labels]) -> None:
+        """Replaces the realms of views made by `with_realms` or `isolate`, all at once.
+
+        A key that is left out is isolated no longer; `None` keeps a fresh realm that is there. A
+        consumer restarts only if its binding changes; what a provider offers moves along, without
+        a reload. Raises `DuplicateServiceError`, and changes nothing, if two objects would meet.
+        """
+        kernel = self._kernel
+        kernel.check_thread("change realms of", self.fiber)
+        for view in changes:
+            if view._realms is None:
+                raise ValueError(f"{view!r} is no view made by `with_realms` or `isolate`")
+        for fiber in kernel.table.set_realms(
+            (view._realms, labels) for view, labels in changes.items() if view._realms is not None
+        ):
+            kernel.touch(fiber)
+        kernel.edges_changed()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns the whole state as JSON-able data; equal up to uids means equal in behaviour."""
+        return diagnostics.snapshot(self._kernel)
+
+    def explain(self, fiber: Fiber) -> diagnostics.Explanation:
+        """Says in which state a fiber is and why; `str()` of the result is the text."""
+        return diagnostics.explain(self._kernel, fiber)
 
 
 _SCOPE = Plugin(name="scope", body=lambda ctx: None)
-
-
-def _enter_scope(key: object, parent: object | None) -> Callable[[], None]:
-    acquire_scope(key, parent)
-    return partial(release_scope, key)
 
 
 def _is_async_body(body: object) -> bool:

@@ -1,11 +1,13 @@
 """Listener tables, and the five ways to dispatch an event to them."""
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from itertools import count
+from types import CoroutineType
+from typing import Any, Final, TypeAlias
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from ._effects import Effect, Owner
 from ._errors import NextCalledTwiceError, SubjectError
@@ -55,71 +57,94 @@ class Listener(Effect):
             self.table.remove(self)
 
 
+Failed: TypeAlias = Callable[[Listener, Exception], None]
+"""What becomes of the failure of a listener under `emit`."""
+
+
+class Selection:
+    """The listeners that dispatches of one event with one subject reach, in order."""
+
+    __slots__ = ("_functions", "listeners", "version")
+
+    def __init__(self, listeners: Iterable[Listener], version: int) -> None:
+        self.listeners = tuple(listeners)
+        self.version = version
+        self._functions: tuple[Callable[..., Any], ...] | None = None
+
+    @property
+    def functions(self) -> tuple[Callable[..., Any], ...]:
+        """What the owner of a direct event calls."""
+        if self._functions is None:
+            active = (one for one in self.listeners if one.active)
+            self._functions = tuple(one.call_taken if one.once else one.fn for one in active)
+        return self._functions
+
+
+_NOBODY: Final = Selection((), 0)
+_versions: Final = count(1)  # over all tables, since a scope remembers selections of any of them
+
+
 class Table:
-    """The listeners of one event, in order, with the tuples that dispatches iterate over."""
+    """The listeners of one event, and what dispatches select from them until one comes or goes."""
 
     def __init__(self, drop: Callable[[], None]) -> None:
         self._front: dict[Listener, None] = {}
         self._back: dict[Listener, None] = {}
         self._scoped = 0
         self._drop = drop
-        self.version = 0
-        self._all: tuple[Listener, ...] | None = None
-        self._unscoped: tuple[Listener, ...] | None = None
-        self._functions: dict[int, tuple[tuple[Listener, ...], tuple[Callable[..., Any], ...]]] = {}
+        self.changed()
 
     def __len__(self) -> int:
         return len(self._front) + len(self._back)
+
+    def __iter__(self) -> Iterator[Listener]:
+        yield from reversed(self._front)
+        yield from self._back
 
     def add(self, listener: Listener, *, prepend: bool) -> None:
         (self._front if prepend else self._back)[listener] = None
         listener.table = self
         self._scoped += listener.scope is not None
-        self._changed()
+        self.changed()
 
     def remove(self, listener: Listener) -> None:
         self._front.pop(listener, None)
         self._back.pop(listener, None)
         self._scoped -= listener.scope is not None
-        self._changed()
+        self.changed()
         if not (self._front or self._back):
             self._drop()
 
-    def select(self, name: str, subject: object | None) -> tuple[Listener, ...]:
-        """Returns the listeners that a dispatch with this subject reaches, in order."""
-        if self._all is None:
-            self._all = (*reversed(self._front), *self._back)
+    def changed(self) -> None:
+        """Makes later dispatches select anew."""
+        self._version = next(_versions)
+        self._all: Selection | None = None
+        self._unscoped: Selection | None = None
+
+    def select(self, name: str, subject: object | None) -> Selection:
+        """Returns the listeners that a dispatch with this subject reaches."""
         if not self._scoped:
+            if self._all is None:
+                self._all = Selection(self, self._version)
             return self._all
         record = None if subject is None else scope_record(subject)
         if record is None:
             if self._unscoped is None:
-                self._unscoped = tuple(one for one in self._all if one.scope is None)
+                chosen = (one for one in self if one.scope is None)
+                self._unscoped = Selection(chosen, self._version)
             return self._unscoped
-        version, chosen = record.selected.get(name, (-1, ()))
-        if version != self.version:
+        known: Selection | None = record.selected.get(name)
+        if known is None or known.version != self._version:
             chain = {id(key) for key in scope_chain(subject)}
-            chosen = tuple(one for one in self._all if one.scope is None or id(one.scope) in chain)
-            record.selected[name] = (self.version, chosen)
-        return chosen  # type: ignore[return-value]  # the record keeps tuples of any event
+            chosen = (one for one in self if one.scope is None or id(one.scope) in chain)
+            record.selected[name] = known = Selection(chosen, self._version)
+        return known
 
-    def functions(self, name: str, subject: object | None) -> tuple[Callable[..., Any], ...]:
-        """Returns the functions of `select`; the same tuple until a listener comes or goes."""
-        chosen = self.select(name, subject)
-        known = self._functions.get(id(chosen))
-        if known is None or known[0] is not chosen:
-            active = (one for one in chosen if one.active)
-            functions = tuple(one.call_taken if one.once else one.fn for one in active)
-            self._functions[id(chosen)] = known = (chosen, functions)
-        return known[1]
 
-    def forget_functions(self) -> None:
-        self._functions.clear()
-
-    def _changed(self) -> None:
-        self.version += 1
-        self._all = self._unscoped = None
-        self._functions.clear()
+def select(tables: Mapping[str, Table], name: str, subject: object | None = None) -> Selection:
+    """Returns the listeners of an event that may have none."""
+    table = tables.get(name)
+    return _NOBODY if table is None else table.select(name, subject)
 
 
 def silence(effects: Iterable[Effect]) -> None:
@@ -128,7 +153,7 @@ def silence(effects: Iterable[Effect]) -> None:
         if isinstance(effect, Listener):
             effect.active = False
             if effect.table is not None:
-                effect.table.forget_functions()
+                effect.table.changed()
         elif effect.children:
             silence(effect.children)
 
@@ -142,41 +167,48 @@ def subject_of(event: Event, payload: tuple[Any, ...], subject: object) -> objec
     return event.subject(*payload)
 
 
-def emit(listeners: Iterable[Listener], payload: tuple[Any, ...]) -> None:
+def emit(
+    listeners: Iterable[Listener], payload: tuple[Any, ...], failed: Failed | None = None
+) -> None:
     """Calls every listener; each failure is contained, async ones become tasks of their fiber."""
     for listener in listeners:
         if not listener.active or (listener.once and not listener.take()):
             continue
         try:
             if listener.is_async:
-                _spawn(listener, partial(listener.fn, *payload))
+                _spawn(listener, partial(listener.fn, *payload), failed)
             else:
                 result = listener.fn(*payload)
-                if result is not None and inspect.iscoroutine(result):
-                    _spawn(listener, partial(_finish, result))
+                if result is not None and isinstance(result, CoroutineType):
+                    _spawn(listener, partial(_finish, result), failed)
         except Exception as error:
-            listener.owner.kernel.report(listener.owner, error, listener.label)
+            (failed or _report)(listener, error)
 
 
 async def parallel(listeners: Iterable[Listener], payload: tuple[Any, ...], name: str) -> int:
     """Runs all listeners concurrently, each to its end; raises their failures as one group."""
-    taken = [one for one in listeners if one.take()]
-    failures: list[Exception | None] = [None] * len(taken)
+    failures: dict[int, Exception] = {}
+    ran = 0
 
     async def run(index: int, listener: Listener) -> None:
+        nonlocal ran
+        if not listener.take():
+            return
+        ran += 1
         try:
             await _finish(listener.fn(*payload))
         except Exception as error:
             failures[index] = error
 
-    await anyio.lowlevel.checkpoint()
+    await checkpoint()
     async with anyio.create_task_group() as group:
-        for index, listener in enumerate(taken):
+        for index, listener in enumerate(listeners):
             group.start_soon(run, index, listener)
-    raised = [error for error in failures if error is not None]
-    if raised:
-        raise ExceptionGroup(f'listeners of "{name}"', raised)
-    return len(taken)
+    if failures:
+        raise ExceptionGroup(
+            f'listeners of "{name}"', [failures[index] for index in sorted(failures)]
+        )
+    return ran
 
 
 def bail(listeners: Iterable[Listener], payload: tuple[Any, ...]) -> Any:
@@ -191,7 +223,7 @@ def bail(listeners: Iterable[Listener], payload: tuple[Any, ...]) -> Any:
 
 async def serial(listeners: Iterable[Listener], payload: tuple[Any, ...]) -> Any:
     """Awaits listeners one at a time until one returns something or raises."""
-    await anyio.lowlevel.checkpoint()
+    await checkpoint()
     for listener in listeners:
         if listener.take():
             result = await _finish(listener.fn(*payload))
@@ -207,7 +239,7 @@ async def waterfall(
     event: Event,
 ) -> Any:
     """Runs the listeners as middleware around `inner`; the first one is outermost."""
-    await anyio.lowlevel.checkpoint()
+    await checkpoint()
     return await _wrap(listeners, 0, payload, inner, event)
 
 
@@ -244,5 +276,10 @@ async def _finish(result: Any) -> Any:
     return await result if hasattr(result, "__await__") else result
 
 
-def _spawn(listener: Listener, fn: Callable[[], Awaitable[object]]) -> None:
-    TaskHandle(listener.owner, f"task of {listener.label}", fn, contained=True).start()
+def _spawn(listener: Listener, fn: Callable[[], Awaitable[object]], failed: Failed | None) -> None:
+    contained = partial(failed or _report, listener)
+    TaskHandle(listener.owner, f"task of {listener.label}", fn, contained)
+
+
+def _report(listener: Listener, error: Exception) -> None:
+    listener.owner.kernel.report(listener.owner, error, listener.label)

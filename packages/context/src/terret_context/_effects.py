@@ -1,14 +1,15 @@
 """Effects: everything that can be undone and is owned by a fiber."""
 
-import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from types import CoroutineType, FunctionType, GeneratorType
 from typing import Any, Protocol, TypeAlias
 
 import anyio
 from anyio import CancelScope
+from anyio.lowlevel import checkpoint
 
 from ._errors import AsyncEffectError, InvalidEffectError, TeardownTimeoutError
 from ._events import is_async
@@ -33,7 +34,8 @@ class Host(Protocol):
 
     def start(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None: ...
     def report(self, fiber: Any, error: BaseException, label: str) -> None: ...
-    def fatal(self, error: BaseException) -> None: ...
+    def fatal(self, error: BaseException) -> Exception: ...
+    def check_thread(self, action: str, subject: object) -> None: ...
 
 
 class Owner(Protocol):
@@ -80,6 +82,7 @@ class Effect:
         Raises its failures as one group, and `AsyncEffectError`, having undone nothing, if a part
         of it is asynchronous.
         """
+        self.owner.kernel.check_thread("undo", self.label)
         if self._phase != "open":
             return
         part = self.async_part()
@@ -94,6 +97,10 @@ class Effect:
 
         A cancelled caller does not interrupt the undo, whose parts have `grace` seconds each.
         """
+        self.owner.kernel.check_thread("undo", self.label)
+        if self._phase == "closing" and self._joined is not None:
+            await self._joined.wait()
+            return
         errors: list[Exception] = []
         with CancelScope(shield=True):
             await drive(self.undo(errors))
@@ -109,7 +116,7 @@ class Effect:
     def undo(self, errors: list[Exception]) -> Steps:
         """Undoes the effect, or joins an undo that runs already; failures go to `errors`."""
         if self._phase == "closing" and self._joined is not None:
-            yield self._joined.wait
+            yield partial(_shielded, self._joined.wait)
         elif self.async_part() is None:
             self.undo_now(errors)
         elif self._phase == "open":
@@ -137,7 +144,7 @@ class Effect:
             self._joined.set()
 
     async def _set_up(self) -> "Effect":
-        await anyio.lowlevel.checkpoint()
+        await checkpoint()
         return self
 
     def _release(self, errors: list[Exception]) -> None:
@@ -192,8 +199,8 @@ class Registration(Effect):
             raise
 
     def _run(self, body: Callable[[], object] | object) -> object:
-        result = body() if callable(body) else body
-        if not inspect.isgenerator(result):
+        result = body() if is_body(body) else body  # type: ignore[operator]  # which tells
+        if not isinstance(result, GeneratorType):
             return self.collect(result)
         for value in result:
             if value is None:
@@ -202,13 +209,15 @@ class Registration(Effect):
             self.collect(value)
         return None
 
-    def collect(self, value: object) -> object:
+    def collect(self, value: Any) -> object:
         """Takes over something to undo; enters a manager and returns its value."""
         if value is None:
             return None
-        if isinstance(value, Effect):
-            value.owner.disown(value)
-            self._items.append(value)
+        if isinstance(value, FunctionType):
+            self._items.append(Undo(value.__qualname__, value, is_async(value)))
+        elif isinstance(effect := getattr(value, "handle", value), Effect):  # its own, or a fiber's
+            effect.owner.disown(effect)
+            self._items.append(effect)
         elif isinstance(value, AbstractContextManager):
             entered = value.__enter__()
             exit_ = partial(value.__exit__, None, None, None)
@@ -219,7 +228,8 @@ class Registration(Effect):
                 f"{self.label}: {value!r} is an async manager; use `await ctx.enter_async(manager)`"
             )
         elif callable(value):
-            self._items.append(Undo(_name_of(value), value, is_async(value)))
+            name = getattr(value, "__qualname__", None) or repr(value)
+            self._items.append(Undo(name, value, is_async(value)))
         else:
             raise InvalidEffectError(f"{self.label}: {value!r} cannot be undone; use {_ACCEPTED}")
         return None
@@ -256,6 +266,14 @@ class Registration(Effect):
             attempt(partial(finish_generator, self._suspended, self.label), errors, self)
 
 
+def is_body(value: object) -> bool:
+    """Tells whether a body is to be called; managers may be callable, as decorators."""
+    if isinstance(value, FunctionType):
+        return True
+    managers = (AbstractContextManager, AbstractAsyncContextManager)
+    return callable(value) and not isinstance(value, managers)
+
+
 def finish_generator(generator: Generator[object, object, object], label: str) -> None:
     """Runs the code after a `yield`; a second `yield` closes the generator and raises."""
     try:
@@ -263,14 +281,18 @@ def finish_generator(generator: Generator[object, object, object], label: str) -
     except StopIteration:
         return
     generator.close()
-    raise InvalidEffectError(f"{label} yielded again in its teardown; only one bare yield suspends")
+    raise yielded_again(label)
+
+
+def yielded_again(label: str) -> InvalidEffectError:
+    return InvalidEffectError(f"{label} yielded again in its teardown; one bare `yield` suspends")
 
 
 def attempt(fn: Callable[[], object], errors: list[Exception], effect: Effect) -> None:
     """Calls a plain undo; a failure is kept with a note that names the effect."""
     try:
         result = fn()
-        if inspect.iscoroutine(result):
+        if isinstance(result, CoroutineType):
             result.close()
             raise InvalidEffectError(
                 f"{effect.label}: a plain undo returned a coroutine; make it an async function"
@@ -284,11 +306,13 @@ def attempt(fn: Callable[[], object], errors: list[Exception], effect: Effect) -
 async def bounded(fn: Callable[[], Any], errors: list[Exception], effect: Effect) -> None:
     """Awaits an async undo for at most `grace` seconds, whatever is cancelled around it."""
     grace = effect.owner.kernel.grace
-    with CancelScope(shield=True, deadline=anyio.current_time() + grace) as scope:
-        try:
+    try:
+        with CancelScope(shield=True, deadline=anyio.current_time() + grace) as scope:
             await fn()
-        except Exception as error:
-            note_failure(error, effect, errors)
+    except Exception as error:
+        note_failure(error, effect, errors)
+    except BaseException as error:
+        effect.owner.kernel.fatal(error)
     if scope.cancelled_caught:
         errors.append(TeardownTimeoutError(effect.label, str(effect.owner), grace))
 
@@ -302,31 +326,32 @@ def note_failure(error: Exception, effect: Effect, errors: list[Exception]) -> N
 def raise_all(what: str, errors: Sequence[Exception]) -> None:
     """Raises the failures, if any, as one flat group."""
     if errors:
-        raise ExceptionGroup(what, flatten(errors))
+        raise ExceptionGroup(what, list(flatten(errors)))
 
 
-def flatten(errors: Sequence[Exception]) -> list[Exception]:
-    """Returns the leaves of a list of exceptions and groups."""
-    leaves: list[Exception] = []
+def flatten(errors: Sequence[Exception]) -> Iterator[Exception]:
+    """Yields the leaves of a list of exceptions and groups."""
     for error in errors:
-        inner = isinstance(error, ExceptionGroup)
-        leaves += flatten(error.exceptions) if inner else [error]  # type: ignore[attr-defined]  # the test above
-    return leaves
+        if isinstance(error, ExceptionGroup):
+            yield from flatten(error.exceptions)
+        else:
+            yield error
 
 
 async def drive(steps: Steps) -> None:
     """Runs a step generator to its end in the calling task."""
+    value = None
     try:
-        wait = next(steps)
         while True:
+            wait = steps.send(value)
             if callable(wait):
-                wait = steps.send(await wait())
+                value = await wait()
             else:
-                await wait.changed()
-                wait = steps.send(None)
+                value = await wait.changed()  # type: ignore[func-returns-value]  # `None`
     except StopIteration:
         return
 
 
-def _name_of(fn: object) -> str:
-    return str(getattr(fn, "__qualname__", None) or repr(fn))
+async def _shielded(wait: Call) -> None:
+    with CancelScope(shield=True):
+        await wait()

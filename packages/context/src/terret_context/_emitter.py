@@ -3,7 +3,18 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, TypeVarTuple, overload
 
-from ._dispatch import UNSET, Listener, Table, bail, emit, parallel, serial, subject_of, waterfall
+from ._dispatch import (
+    UNSET,
+    Listener,
+    Table,
+    bail,
+    emit,
+    parallel,
+    select,
+    serial,
+    subject_of,
+    waterfall,
+)
 from ._effects import Effect
 from ._errors import EventModeError
 from ._events import Bail, Emit, Event, Mode, Next, Parallel, Serial, Waterfall, require_event
@@ -110,7 +121,8 @@ class Emitter(View):
             raise EventModeError(event.name, "direct", "its owner calls `ctx.listeners(event)`")
         table = self.fiber.kernel.tables.get(event.name)
         if table is not None:
-            emit(table.select(event.name, subject_of(event, payload, subject)), payload)
+            chosen_for = subject_of(event, payload, subject)
+            emit(table.select(event.name, chosen_for).listeners, payload)
 
     async def parallel(
         self, event: Parallel[P] | str, payload: P, *, subject: object = UNSET
@@ -161,16 +173,14 @@ class Emitter(View):
         It is the same tuple until a listener comes or goes.
         """
         event = require_event(event, _ALL, "ctx.listeners")
-        table = self.fiber.kernel.tables.get(event.name)
-        return () if table is None else table.functions(event.name, subject)
+        return select(self.fiber.kernel.tables, event.name, subject).functions
 
     def _select(
         self, event: Any, mode: Any, payload: object, subject: object
     ) -> tuple[Event, tuple[Listener, ...]]:
         event = require_event(event, (mode,), f"ctx.{mode}")
         chosen_for = subject_of(event, (payload,), subject)
-        table = self.fiber.kernel.tables.get(event.name)
-        return event, () if table is None else table.select(event.name, chosen_for)
+        return event, select(self.fiber.kernel.tables, event.name, chosen_for).listeners
 
     def _listen(
         self,

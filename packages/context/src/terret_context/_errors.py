@@ -15,7 +15,7 @@ class ContextError(TerretError):
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Returns ` (did you mean "x"?)` for the nearest known name, or an empty text."""
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = get_close_matches(name, tuple(known), n=1, cutoff=0.6)
     return f' (did you mean "{near[0]}"?)' if near else ""
 
 
@@ -149,9 +149,11 @@ class AsyncEffectError(ContextError, RuntimeError):
 class PluginFailedError(ContextError):
     """A plugin failed while loading, or by one of its tasks; `__cause__` is the error."""
 
-    def __init__(self, plugin: str, cause: BaseException) -> None:
+    def __init__(self, plugin: str, part: str, cause: BaseException) -> None:
         self.plugin = plugin
-        super().__init__(f"{plugin} failed: {type(cause).__name__}: {cause}")
+        self.part = part
+        when = "while loading" if part == "loading" else f"by its {part}"
+        super().__init__(f"{plugin} failed {when}: {type(cause).__name__}: {cause}")
         self.__cause__ = cause
 
 

@@ -1,25 +1,25 @@
 """Fibers: running instances of plugins, and the views that plugin code holds of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import anyio
+from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
 from ._effects import Effect, Host, Steps, flatten
-from ._errors import (
-    ConfigError,
-    InactiveFiberError,
-    PluginFailedError,
-)
+from ._errors import ConfigError, ConfigFault, InactiveFiberError, PluginFailedError
 from ._plugins import Plugin
-from ._services import Binding, BindingTable, Realm, Slot
-from ._waits import TRANSITION, refuse_circular_wait
+from ._realms import Realm, RealmMap, Slot
+from ._services import Binding, BindingTable
+from ._waits import current_transition, refuse_circular_wait
 
 
 class FiberState(Enum):
-    """Where a fiber is in its life; `container.md` has the table of transitions."""
+    """Where a fiber is in its life."""
+
+    successors: "tuple[FiberState, ...]"
 
     PENDING = "PENDING"
     LOADING = "LOADING"
@@ -30,37 +30,39 @@ class FiberState(Enum):
 
 
 PENDING, LOADING, ACTIVE, UNLOADING, FAILED, DISPOSED = FiberState
-_ADMITTING = frozenset((PENDING, LOADING, ACTIVE))
+PENDING.successors = (LOADING, FAILED, UNLOADING, DISPOSED, ACTIVE)  # ACTIVE: root has no body
+LOADING.successors = (ACTIVE, UNLOADING)
+ACTIVE.successors = (UNLOADING,)
+UNLOADING.successors = (DISPOSED, FAILED, LOADING, PENDING)
+FAILED.successors = (LOADING, PENDING, UNLOADING, DISPOSED)
+DISPOSED.successors = ()
+
 Target = tuple[int, tuple[Binding | None, ...]]
 
 
 class View:
-    """A fiber, a realm map and a scope key: the data of a `Context`."""
+    """A fiber, the realms it sees and a scope key: the data of a `Context`."""
 
-    __slots__ = ("_cache", "_isolated", "_scope", "_upper", "_views", "fiber")
+    __slots__ = ("_cache", "_realms", "_scope", "_seen", "fiber")
 
-    def __init__(
-        self,
-        fiber: "Fiber",
-        upper: "View | None",
-        scope: object | None,
-        isolated: Mapping[str, Realm] | None = None,
-    ) -> None:
+    def __init__(self, fiber: "Fiber", realms: RealmMap | None, scope: object | None) -> None:
         self.fiber = fiber
-        self._upper = upper
+        self._realms = realms
         self._scope = scope
-        self._isolated = isolated
         self._cache: dict[Any, Any] = {}
-        self._views: dict[Binding, Any] = {}
+        self._seen: dict[Binding, Any] = {}
 
     def realm(self, key: str) -> Realm | None:
         """Returns the realm in which this view looks `key` up; `None` is the common one."""
-        view: View | None = self
-        while view is not None:
-            if view._isolated is not None and key in view._isolated:
-                return view._isolated[key]
-            view = view._upper
-        return None
+        return None if self._realms is None else self._realms.find(key)
+
+
+class Restart(NamedTuple):
+    """A load of a fiber that had been loaded before."""
+
+    at: float
+    cause: str
+    requested: bool
 
 
 class Kernel(Host, Protocol):
@@ -69,6 +71,7 @@ class Kernel(Host, Protocol):
     table: BindingTable
     tables: dict[str, Any]
     caches: list[dict[Any, Any]]
+    now: float
 
     def hint(self, key: str) -> Sequence[str]: ...
     @property
@@ -76,54 +79,63 @@ class Kernel(Host, Protocol):
     def touch(self, fiber: "Fiber") -> None: ...
     def status(self, fiber: "Fiber", old: FiberState) -> None: ...
     def explain(self, fiber: "Fiber") -> object: ...
-    def check_thread(self, action: str) -> None: ...
     def settled(self, fiber: "Fiber") -> bool: ...
     def touch_dependents(self, binding: Binding) -> None: ...
+    def forget_lookups(self) -> None: ...
     def silence(self, fiber: "Fiber") -> None: ...
 
 
 class Fiber:
-    """One running instance of a plugin. Made by `ctx.plugin`, `ctx.inject` and `ctx.scope`."""
+    """One running instance of a plugin. Made by `ctx.plugin`, `ctx.inject` and `ctx.scope`.
 
-    __slots__ = (
-        "__weakref__",
-        "_change",
-        "_serial",
-        "actor",
-        "bindings",
-        "cause",
-        "check_waiters",
-        "committed",
-        "config",
-        "ctx",
-        "effects",
-        "entry",
-        "error",
-        "failed_generation",
-        "generation",
-        "handle",
-        "is_scope",
-        "kernel",
-        "loads",
-        "logger",
-        "name",
-        "needs",
-        "observers",
-        "parent",
-        "parked",
-        "plugin",
-        "provides",
-        "queued",
-        "retiring",
-        "since",
-        "source",
-        "state",
-        "target",
-        "teardown_errors",
-        "transition",
-        "uid",
-        "update_handlers",
-    )
+    Attributes:
+        name: The plugin's name, or the one given at the mount.
+        plugin: Its record; `None` for root.
+        parent: The fiber it was mounted in; `None` for root.
+        entry: What the loader said it belongs to.
+        state: Where it is in its life.
+        error: What made it FAILED.
+        source: The configuration as it was given; `config` is the validated one.
+        needs: Each declared key, and whether it is required.
+        provides: The keys it must provide.
+        ctx: Its context, the same one over all restarts.
+    """
+
+    ctx: Any
+    upper: View | None = None
+    is_scope = False
+    state = PENDING
+    since = 0.0
+    source: object | None = None
+    config: BaseModel | None = None
+    generation = 0
+    retiring = False
+    # the load that runs or is up
+    target: Target | None = None
+    committed: Mapping[str, Binding | None] | None = None
+    transition: Steps | None = None
+    actor: Any = None
+    awaits: "Fiber | None" = None
+    # failures
+    error: Exception | None = None
+    failed_generation = -1
+    failed_in = ""
+    announced = True
+    observers = 0
+    collectors = 0
+    # why it was loaded again
+    loaded = False
+    request = ""
+    cause = ""
+    restarts: tuple[Restart, ...] = ()
+    # what others keep here
+    handle: Effect | None = None
+    held: object | None = None
+    logger: Any = None
+    queued = 0
+    parked: "tuple[Fiber, ...]" = ()
+    _serial = 0
+    _change: anyio.Event | None = None
 
     def __init__(
         self,
@@ -142,38 +154,18 @@ class Fiber:
         self.plugin = plugin
         self.name = name
         self.entry = entry
-        self.state = PENDING
-        self.ctx: Any = None
-        self.source: object | None = None
-        self.config: BaseModel | None = None
-        self.needs: tuple[tuple[str, bool], ...] = ()
-        self.provides: tuple[str, ...] = ()
-        if plugin is not None:
-            self._declare(plugin, inject)
-        self.generation = 0
-        self.failed_generation = -1
-        self.target: Target | None = None
-        self.committed: dict[str, Binding | None] | None = None
+        self.since = kernel.now
+        required = dict.fromkeys((*(plugin.inject if plugin else ()), *inject), True)
+        optional = () if plugin is None else plugin.optional
+        self.needs = (
+            *required.items(),
+            *((key, False) for key in optional if key not in required),
+        )
+        self.provides = () if plugin is None else plugin.provides
         self.bindings: dict[Slot, Binding] = {}
         self.effects: dict[int, Effect] = {}
-        self._serial = 0
-        self.update_handlers: list[Any] = []
-        self.error: BaseException | None = None
-        self.teardown_errors: list[Exception] = []
-        self.transition: Steps | None = None
-        self.actor: Any = None
-        self.handle: Effect | None = None
-        self.is_scope = False
-        self.logger: Any = None
-        self.retiring = False
-        self.queued = 0
-        self.parked: list[Fiber] = []
-        self.loads: list[float] | None = None
-        self.cause = ""
-        self.since = 0.0
-        self.observers = 0
-        self.check_waiters = 0
-        self._change: anyio.Event | None = None
+        self.update_handlers: list[Callable[[Any, Any], object]] = []
+        self.failures: list[Exception] = []
 
     def __str__(self) -> str:
         if self.plugin is None:
@@ -184,20 +176,13 @@ class Fiber:
     def __repr__(self) -> str:
         return f"<Fiber {self.uid} {self.name} {self.state.value}>"
 
-    def _declare(self, plugin: Plugin, inject: tuple[str, ...]) -> None:
-        required = dict.fromkeys((*plugin.inject, *inject), True)
-        self.needs = (
-            *required.items(),
-            *((k, False) for k in plugin.optional if k not in required),
-        )
-        self.provides = plugin.provides
-
     # ---- what the container asks of it
 
     @property
     def admits(self) -> bool:
         """Whether new effects, children, listeners and tasks are accepted."""
-        return self.state in _ADMITTING and not (self.retiring and self.state is PENDING)
+        state = self.state
+        return state is ACTIVE or state is LOADING or (state is PENDING and not self.retiring)
 
     @property
     def offers(self) -> bool:
@@ -215,9 +200,13 @@ class Fiber:
             yield fiber
             fiber = fiber.parent
 
+    def slot(self, key: str) -> Slot:
+        """Returns where this fiber looks a key up, or provides it."""
+        return (key, self.ctx.realm(key))
+
     def own(self, effect: Effect) -> None:
         """Puts an effect on the stack. Raises `InactiveFiberError` if nothing is admitted."""
-        self.kernel.check_thread(f"register {effect.label}")
+        self.kernel.check_thread("register", effect.label)
         if not self.admits:
             raise InactiveFiberError(f"register {effect.label}", str(self), self.state.value)
         self._serial += 1
@@ -231,41 +220,56 @@ class Fiber:
         """Takes the failure of a task, a manager or the body; on root it is only reported."""
         if self.parent is None or self.error is not None or self.state not in (LOADING, ACTIVE):
             self.kernel.report(self, error, label)
-            return
-        self.error = error
+        else:
+            self.take_error(error, label)
+            self.kernel.touch(self)
+
+    def take_error(self, error: Exception, label: str) -> None:
+        """Keeps what makes the fiber FAILED until its next generation."""
+        self.error, self.failed_in = error, label
         self.failed_generation = self.generation
-        self.kernel.touch(self)
+        self.announced = False
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has an error that no `update` or `restart` has answered."""
+        return self.error is not None and self.failed_generation == self.generation
 
     def set_state(self, state: FiberState) -> None:
-        old, self.state = self.state, state
+        old = self.state
+        assert state in old.successors, f"{self}: {old.value} to {state.value}"
+        self.state = state
         self.kernel.status(self, old)
+
+    def bring_up(self) -> None:
+        """Makes a fiber without a body ACTIVE: root, or a scope."""
+        self.target, self.committed, self.loaded = (self.generation, ()), {}, True
+        self.set_state(ACTIVE)
 
     # ---- what its holders ask of it
 
     def retire(self) -> None:
         """Asks for the disposal of the fiber, without waiting for it."""
-        self.kernel.check_thread("retire a fiber")
+        self.kernel.check_thread("retire", self)
         if not self.retiring and self.parent is not None:
             self.retiring = True
             self.kernel.touch(self)
 
     async def dispose(self, *, check: bool = False) -> None:
-        """Disposes the fiber and returns when all of it is undone.
+        """Undoes everything the fiber owns, and ends it; all callers return together.
 
-        Failures of the teardown are logged; with `check=True` they are raised as one flat group.
-        Every caller joins the same completion; cancelling one changes nothing.
+        Failures are logged, or raised as one group with `check`. A cancelled caller does not
+        interrupt the disposal.
         """
-        if self.parent is None:
-            raise InactiveFiberError("dispose root; leave its block instead", "root", "in use")
         refuse_circular_wait(self, "dispose")
-        self.check_waiters += check
+        self.collectors += check
         try:
             self.retire()
             await self._until(lambda: self.state is DISPOSED)
         finally:
-            self.check_waiters -= check
-        if check and self.teardown_errors:
-            raise ExceptionGroup(f"disposing {self}", flatten(self.teardown_errors))
+            self.collectors -= check
+        if check and self.failures:
+            raise ExceptionGroup(f"disposing {self}", list(flatten(self.failures)))
 
     async def settled(self) -> None:
         """Returns when no transition is in flight and the target is reached."""
@@ -278,25 +282,27 @@ class Fiber:
         Raises `PluginFailedError` if it is FAILED, `InactiveFiberError` if it is DISPOSED, and
         `TimeoutError` with an explanation after `timeout` seconds.
         """
-        if self.state is ACTIVE and self.error is None:
-            current = TRANSITION.get()
-            if current is None or current.fiber is not self:
-                return None
-        refuse_circular_wait(self, "ready")
+        if not self._is_up:
+            refuse_circular_wait(self, "ready")
         self.observers += 1
         try:
-            with anyio.move_on_after(timeout):
-                await self._until(lambda: self.state in (ACTIVE, DISPOSED) or self._has_failed())
+            if timeout is None:
+                await self._until(self._is_decided)
                 return self._raise_unless_active()
+            with anyio.move_on_after(timeout):
+                await self._until(self._is_decided)
+                return self._raise_unless_active()
+            why = self.kernel.explain(self)
         finally:
             self.observers -= 1
-        raise TimeoutError(f"{self} is not ready after {timeout:g} s: {self.kernel.explain(self)}")
+        raise TimeoutError(f"{self} is not ready after {timeout:g} s: {why}")
 
     async def restart(self) -> None:
         """Unloads and loads the fiber again; raises if it then is FAILED."""
         refuse_circular_wait(self, "restart")
-        self.kernel.check_thread("restart a fiber")
         self._refuse_disposed("restart")
+        if self.failed_in == "configuration" and self.has_failed:
+            self._raise_unless_active()
         self._raise_generation("restart")
         await self._outcome()
 
@@ -308,20 +314,18 @@ class Fiber:
         Raises `PluginFailedError` if the fiber then is FAILED.
         """
         refuse_circular_wait(self, "update")
-        self.kernel.check_thread("update a fiber")
         self._refuse_disposed("update")
         if self.plugin is None:
-            raise ConfigError("root", [])
-        new = self.plugin.validate(config)
-        old = self.config
-        if self.state is ACTIVE and self.target is not None and new == old:
-            self.source = config
-            return
-        applied = self.state is ACTIVE and await self._apply_in_place(old, new)
+            raise ConfigError("root", [ConfigFault((), "takes no configuration")])
+        new, old = self.plugin.validate(config), self.config
+        runs = self.state in (LOADING, ACTIVE) and not self.has_failed
+        applied = runs and (
+            new == old or (self.state is ACTIVE and await self._apply_in_place(old, new))
+        )
         self.source, self.config = config, new
         if not applied:
             self._raise_generation("update")
-            await self._outcome()
+        await self._outcome()
 
     async def changed(self) -> None:
         """Returns at the next change of the fiber."""
@@ -338,35 +342,50 @@ class Fiber:
     # ---- parts of these
 
     def _refuse_disposed(self, action: str) -> None:
+        self.kernel.check_thread(action, self)
         if self.retiring or self.state is DISPOSED:
             raise InactiveFiberError(f"{action} it", str(self), DISPOSED.value)
 
-    def _raise_generation(self, cause: str) -> None:
+    def _raise_generation(self, request: str) -> None:
         self.generation += 1
-        self.loads = None
-        self.cause = cause
+        self.request = request
         self.kernel.touch(self)
 
     async def _apply_in_place(self, old: object, new: object) -> bool:
         for handler in reversed(self.update_handlers):
-            result = handler(old, new)
+            result: Any = handler(old, new)
             if hasattr(result, "__await__"):
                 result = await result
             if result is True:
                 return True
         return False
 
-    async def _until(self, condition: Any) -> None:
-        await anyio.lowlevel.checkpoint()
-        while not condition():
-            await self.changed()
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        if condition():
+            await checkpoint()
+            return
+        current = current_transition()
+        waiter: Any = None if current is None else current.fiber
+        if waiter is not None:
+            before, waiter.awaits = waiter.awaits, self
+        try:
+            while not condition():
+                await self.changed()
+        finally:
+            if waiter is not None:
+                waiter.awaits = before
 
-    def _has_failed(self) -> bool:
-        return self.state is FAILED and self.failed_generation == self.generation
+    def _is_decided(self) -> bool:
+        state = self.state
+        return state is DISPOSED or (self.has_failed if state is FAILED else self._is_up)
+
+    @property
+    def _is_up(self) -> bool:
+        return self.state is ACTIVE and not self.has_failed
 
     def _raise_unless_active(self) -> None:
         if self.state is FAILED and self.error is not None:
-            raise PluginFailedError(str(self), self.error)
+            raise PluginFailedError(str(self), self.failed_in, self.error)
         if self.state is DISPOSED:
             raise InactiveFiberError("become ready", str(self), self.state.value)
 

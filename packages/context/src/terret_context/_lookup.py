@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import LookupFailedError, NotInjectedError, ServiceUnavailableError
-from ._fiber import FAILED, Fiber, View
+from ._fiber import Fiber, View
 from ._keys import Key, key_name, wire_name
+from ._reasons import why_missing
 from ._services import Binding
-from ._transitions import closes_cycle, offered_to
 from ._views import view_of
 
 S = TypeVar("S")
@@ -24,7 +24,7 @@ class Lookup(View):
         """
         found: Any = self._cache.get(key)
         if found is None:
-            found = self._seen(self._binding(key_name(key)))
+            found = self._view(self._binding(key_name(key)))
             if not self._cache:
                 self.fiber.kernel.caches.append(self._cache)
             self._cache[key] = found
@@ -34,10 +34,10 @@ class Lookup(View):
         """Returns the service of a key, declared or not, or `None` if nobody offers it now."""
         name = key_name(key)
         try:
-            found: Any = self._seen(self._binding(name))
+            found: Any = self._view(self._binding(name))
         except LookupFailedError:
             binding = self.fiber.kernel.table.at((name, self.realm(name)))
-            found = self._seen(binding) if binding is not None and binding.offered else None
+            found = self._view(binding) if binding is not None and binding.offered else None
         return found  # type: ignore[no-any-return]  # the key carries the type
 
     if not TYPE_CHECKING:  # plugins use `ctx[Key]`, which a type checker understands
@@ -55,67 +55,36 @@ class Lookup(View):
                 f'cannot set "{name}" on a context; offer a service with `ctx.provide(key, value)`'
             ) from None
 
-    def _seen(self, binding: Binding) -> Any:
-        view = self._views.get(binding)
+    def _view(self, binding: Binding) -> Any:
+        view = self._seen.get(binding)
         if view is None:
             view = view_of(binding, self)
-            self._views = {known: seen for known, seen in self._views.items() if known.live}
-            self._views[binding] = view
+            self._seen = {known: seen for known, seen in self._seen.items() if known.live}
+            self._seen[binding] = view
         return view
 
     def _binding(self, name: str) -> Binding:
         realm = self.realm(name)
-        view: View = self
+        fiber = self.fiber
         only_scopes = True
-        while view.fiber.parent is not None:
-            fiber = view.fiber
+        while fiber.upper is not None:
             own = fiber.bindings.get((name, realm)) or _committed(fiber, name, realm)
             if own is not None:
                 return own
-            only_scopes = only_scopes and fiber.is_scope
-            view = fiber.ctx._upper
-            if view.realm(name) is not realm:
+            if fiber.upper.realm(name) is not realm:
                 raise NotInjectedError(name, str(self.fiber))
-        if only_scopes:
-            binding = self.fiber.kernel.table.at((name, realm))
-            if binding is not None and (binding.offered or binding.fiber is view.fiber):
-                return binding
-        raise NotInjectedError(name, str(self.fiber))
+            only_scopes = only_scopes and fiber.is_scope
+            fiber = fiber.upper.fiber
+        binding = fiber.kernel.table.at((name, realm)) if only_scopes else None
+        if binding is None or not (binding.offered or binding.fiber is fiber):
+            raise NotInjectedError(name, str(self.fiber))
+        return binding
 
 
 def _committed(fiber: Fiber, name: str, realm: object) -> Binding | None:
-    if fiber.ctx.realm(name) is not realm or all(key != name for key, _ in fiber.needs):
+    if all(key != name for key, _ in fiber.needs) or fiber.ctx.realm(name) is not realm:
         return None
     binding = (fiber.committed or {}).get(name)
     if binding is None:
         raise ServiceUnavailableError(name, str(fiber), why_missing(fiber, name))
     return binding
-
-
-def why_missing(fiber: Fiber, key: str) -> str:
-    """Says why a fiber has no binding for a key that it declares."""
-    table = fiber.kernel.table
-    slot = (key, fiber.ctx.realm(key))
-    binding = table.at(slot)
-    if offered_to(fiber, key) is not None:
-        assert binding is not None
-        if closes_cycle(fiber, binding):
-            return f"{binding.fiber} depends on it in turn, so the optional key counts as absent"
-        return f"{fiber} is {fiber.state.value}"
-    if binding is not None:
-        if binding.offered:
-            return f"its provider {binding.fiber} belongs to the plugin itself"
-        return _provider_state(binding.fiber)
-    declared = [other for other in table.declared(slot) if not other.ends]
-    if declared:
-        return _provider_state(declared[0])
-    if any(other.key == key for other in table):
-        return f"waiting for {key}, provided in another realm only"
-    installed = ", ".join(fiber.kernel.hint(key))
-    hint = f" (installed: {installed})" if installed else ""
-    return f"waiting for {key}, provided by no one{hint}"
-
-
-def _provider_state(provider: Fiber) -> str:
-    why = f": {provider.error}" if provider.state is FAILED and provider.error else ""
-    return f"provider {provider} is {provider.state.value}{why}"

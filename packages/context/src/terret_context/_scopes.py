@@ -1,26 +1,26 @@
 """Scope keys: objects, by identity, that say who sees a registration or hears an event."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from ._errors import ScopeLinkError
 
 
 class ScopeRecord:
-    """What is known of one scope key while a scope or a link of it lives."""
+    """What is known of a scope key as long as a scope, a link or a child of it lives."""
 
-    __slots__ = ("key", "link", "parent", "selected", "uses")
+    __slots__ = ("__weakref__", "key", "linked", "parent", "selected")
 
     def __init__(self, key: object) -> None:
         self.key = key
         self.parent: ScopeRecord | None = None
-        self.link: ScopeLink | None = None
-        self.uses = 0
-        self.selected: dict[str, tuple[int, tuple[object, ...]]] = {}
+        self.linked = False
+        self.selected: dict[str, Any] = {}
 
 
 # By identity: a key need not be hashable. A record holds its key, so its id stays taken.
-_records: dict[int, ScopeRecord] = {}
+_records: WeakValueDictionary[int, ScopeRecord] = WeakValueDictionary()
 
 
 class ScopeLink:
@@ -61,15 +61,15 @@ def scope_chain(key: object | None) -> Iterator[object]:
 def link_scope(key: object, parent: object) -> ScopeLink:
     """Binds a scope to its parent, once; only the returned link can move it.
 
-    The bond ends with the last scope of `key`. Raises `ScopeLinkError` for a second bond or a
-    cycle.
+    The bond ends with the link and the last scope of `key`. Raises `ScopeLinkError` for a second
+    bond or a cycle.
     """
-    record = _records.setdefault(id(key), ScopeRecord(key))
-    if record.link is not None or record.parent is not None:
-        raise ScopeLinkError(f"the scope {key!r} has a parent already; move it by its ScopeLink")
+    record = _record_of(key)
+    if record.linked or record.parent is not None:
+        raise _has_parent(record)
     _bind(record, parent)
-    record.link = ScopeLink(record)
-    return record.link
+    record.linked = True
+    return ScopeLink(record)
 
 
 def scope_record(key: object) -> ScopeRecord | None:
@@ -77,31 +77,42 @@ def scope_record(key: object) -> ScopeRecord | None:
     return _records.get(id(key))
 
 
-def acquire_scope(key: object, parent: object | None) -> None:
-    """Counts one more scope of `key` and binds its parent if it has none yet."""
-    record = _records.setdefault(id(key), ScopeRecord(key))
-    if parent is not None and record.parent is None and parent is not key:
-        _bind(record, parent)
-    record.uses += 1
+def open_scope(key: object, parent: object | None, above: object | None) -> ScopeRecord:
+    """Takes a scope key into use as long as the record is held, below `parent` or else `above`.
+
+    Raises `ScopeLinkError` for a cycle, or if the key has another parent than `parent`.
+    """
+    fresh = id(key) not in _records
+    record = _record_of(key)
+    if record.parent is not None:
+        if parent is not None and record.parent.key is not parent:
+            raise _has_parent(record)
+    elif (parent := above if parent is None else parent) is not None and parent is not key:
+        _bind(record, parent, fresh=fresh)
+    return record
 
 
-def release_scope(key: object) -> None:
-    """Counts one scope less; the last one takes the record along."""
+def _record_of(key: object) -> ScopeRecord:
     record = _records.get(id(key))
     if record is None:
-        return
-    record.uses -= 1
-    if record.uses <= 0:
-        del _records[id(key)]
+        _records[id(key)] = record = ScopeRecord(key)
+    return record
 
 
-def _bind(record: ScopeRecord, parent: object | None) -> None:
-    above = None if parent is None else _records.setdefault(id(parent), ScopeRecord(parent))
+def _bind(record: ScopeRecord, parent: object | None, *, fresh: bool = False) -> None:
+    above = None if parent is None else _record_of(parent)
     step = above
     while step is not None:
         if step is record:
             raise ScopeLinkError(f"the scope {record.key!r} cannot be its own ancestor")
         step = step.parent
     record.parent = above
-    for known in _records.values():
-        known.selected.clear()
+    if not fresh:  # else no scope is below it, and nothing was selected for it
+        for known in tuple(_records.values()):
+            known.selected.clear()
+
+
+def _has_parent(record: ScopeRecord) -> ScopeLinkError:
+    return ScopeLinkError(
+        f"the scope {record.key!r} has a parent already; move it by its ScopeLink"
+    )

@@ -14,21 +14,17 @@ from ._waits import TRANSITION
 class TaskEffect(Effect):
     """An effect with a task of its own, which is asked to stop and joined when it is undone."""
 
-    __slots__ = ("_ended", "_main_task", "_scope", "_stopping")
+    __slots__ = ("_ended", "_scope", "_stopping", "_task")
 
     def __init__(self, owner: Owner, label: str) -> None:
         self._ended = anyio.Event()
         self._scope: CancelScope | None = None
         self._stopping = False
-        self._main_task: int | None = None
+        self._task: int | None = None
         super().__init__(owner, label)
 
     def start(self) -> None:
-        try:
-            self.owner.kernel.start(self._main, self.label)
-        except Exception:
-            self.finish()
-            raise
+        self.owner.kernel.start(self._main, self.label)
 
     def async_part(self) -> str | None:
         return None if self._ended.is_set() else self.label
@@ -38,17 +34,21 @@ class TaskEffect(Effect):
         yield partial(self._join, errors)
 
     async def _join(self, errors: list[Exception]) -> None:
-        if anyio.get_current_task().id == self._main_task:
+        if anyio.get_current_task().id == self._task:
             return  # a task cannot wait for its own end
-        grace = self.owner.kernel.grace
-        with CancelScope(shield=True, deadline=anyio.current_time() + grace):
+        if not await self._ends_in_time():
+            errors.append(
+                TeardownTimeoutError(self.label, str(self.owner), self.owner.kernel.grace)
+            )
+            if not self._stopping:
+                self._cancel()
+                await self._ends_in_time()
+
+    async def _ends_in_time(self) -> bool:
+        deadline = anyio.current_time() + self.owner.kernel.grace
+        with CancelScope(shield=True, deadline=deadline):
             await self._ended.wait()
-        if self._ended.is_set():
-            return
-        errors.append(TeardownTimeoutError(self.label, str(self.owner), grace))
-        self._cancel()
-        with CancelScope(shield=True, deadline=anyio.current_time() + grace):
-            await self._ended.wait()
+        return self._ended.is_set()
 
     def _ask_to_stop(self) -> None:
         self._cancel()
@@ -60,7 +60,7 @@ class TaskEffect(Effect):
 
     async def _main(self) -> None:
         TRANSITION.set(None)
-        self._main_task = anyio.get_current_task().id
+        self._task = anyio.get_current_task().id
         try:
             with CancelScope() as self._scope:
                 if self._stopping:
@@ -68,10 +68,6 @@ class TaskEffect(Effect):
                 await self._run()
         except Exception as error:
             self._failed(error)
-        except BaseException as error:
-            if isinstance(error, anyio.get_cancelled_exc_class()):
-                raise
-            self.owner.kernel.fatal(error)
         finally:
             self._ended.set()
             if self._phase == "open":
@@ -88,22 +84,23 @@ class TaskEffect(Effect):
 class TaskHandle(TaskEffect):
     """A task made by `ctx.spawn`: its crash makes the fiber FAILED, undoing it joins it."""
 
-    __slots__ = ("_contained", "_fn")
+    __slots__ = ("_contain", "_fn")
 
     def __init__(
         self,
         owner: Owner,
         label: str,
         fn: Callable[[], Awaitable[object]],
-        *,
-        contained: bool = False,
+        contain: Callable[[Exception], None] | None = None,
     ) -> None:
         self._fn = fn
-        self._contained = contained
+        self._contain = contain
         super().__init__(owner, label)
+        self.start()
 
     def cancel(self) -> None:
         """Asks the task to stop without waiting for it."""
+        self.owner.kernel.check_thread("cancel", self.label)
         self._cancel()
 
     async def join(self) -> None:
@@ -114,7 +111,7 @@ class TaskHandle(TaskEffect):
         await self._fn()
 
     def _failed(self, error: Exception) -> None:
-        if self._contained:
-            self.owner.kernel.report(self.owner, error, self.label)
+        if self._contain is not None:
+            self._contain(error)
         else:
             super()._failed(error)

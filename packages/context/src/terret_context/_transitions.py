@@ -1,6 +1,6 @@
-"""Load and unload, written once as step generators, and the target that decides between them."""
+"""Load and unload, written once as step generators."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ._bodies import run_body
 from ._effects import Effect, Steps
@@ -14,9 +14,12 @@ from ._fiber import (
     UNLOADING,
     Fiber,
     FiberState,
+    Restart,
     Target,
 )
-from ._services import Binding, Slot
+from ._targets import changed_keys, target_of
+
+_KEPT_RESTARTS = 10
 
 
 class ChildEffect(Effect):
@@ -35,109 +38,55 @@ class ChildEffect(Effect):
         yield from retire_all([self], errors)
 
 
-def target_of(fiber: Fiber) -> Target | None:
-    """Returns what the fiber should run with now, or `None`."""
-    if fiber.retiring or (fiber.error is not None and fiber.failed_generation == fiber.generation):
-        return None
-    parent = fiber.parent
-    if fiber.target is None and parent is not None and parent.state not in (LOADING, ACTIVE):
-        return None
-    bindings: list[Binding | None] = []
-    for key, required in fiber.needs:
-        binding = offered_to(fiber, key)
-        if binding is None and required:
-            return None
-        if binding is not None and not required and closes_cycle(fiber, binding):
-            binding = None
-        bindings.append(binding)
-    if fiber.target is None and any(_still_held(fiber, key) for key in fiber.provides):
-        return None
-    return fiber.generation, tuple(bindings)
-
-
-def offered_to(fiber: Fiber, key: str) -> Binding | None:
-    """Returns the binding that a fiber may use for a key: offered, and not its own kin's."""
-    binding = fiber.kernel.table.at((key, fiber.ctx.realm(key)))
-    if binding is None or not binding.offered:
-        return None
-    provider = binding.fiber
-    if provider is fiber or any(above is fiber for above in provider.ancestors()):
-        return None
-    return binding
-
-
-def closes_cycle(fiber: Fiber, binding: Binding) -> bool:
-    """Whether an optional edge counts as absent because it would close a cycle.
-
-    In a cycle it is the optional edge of the fiber mounted first that does. So the search from the
-    provider back to the fiber follows required edges, and optional ones of fibers mounted later.
-    """
-    seen: set[Fiber] = set()
-    open_: list[Fiber] = [binding.fiber]
-    while open_:
-        node = open_.pop()
-        if node is fiber:
-            return True
-        if node in seen:
-            continue
-        seen.add(node)
-        for key, required in node.needs:
-            if required or node.uid > fiber.uid:
-                open_ += providers_of(node, key)
-    return False
-
-
-def providers_of(fiber: Fiber, key: str) -> Iterable[Fiber]:
-    """Returns the fibers that provide, or declare, the key a fiber needs."""
-    slot: Slot = (key, fiber.ctx.realm(key))
-    binding = fiber.kernel.table.at(slot)
-    declared = fiber.kernel.table.declared(slot)
-    return declared if binding is None else (*declared, binding.fiber)
-
-
 def load(fiber: Fiber, target: Target) -> Steps:
     """One load; it ends ACTIVE, or goes on into the unload that takes it back."""
     fiber.target = target
     fiber.error = None
-    keys = (key for key, _ in fiber.needs)
-    fiber.committed = dict(zip(keys, target[1], strict=True))
+    fiber.committed = dict(zip((key for key, _ in fiber.needs), target[1], strict=True))
     for binding in target[1]:
         if binding is not None:
             binding.consumers[fiber] = None
     fiber.set_state(LOADING)
+    for effect in children_of(fiber.effects.values()):  # those mounted while it was PENDING
+        fiber.kernel.touch(effect.child)
+    landed = False
     try:
-        yield from run_body(fiber)
-        _check_provisions(fiber)
+        landed = yield from run_body(fiber)
+        if landed and fiber.provides:
+            _check_provisions(fiber)
     except Exception as error:
         _keep_error(fiber, error)
-    except BaseException as error:  # of plain code, such as SystemExit: it ends the container
-        fiber.kernel.fatal(error)
-        _keep_error(fiber, RuntimeError(f"ended by {type(error).__name__}"))
+    except BaseException as error:  # of plain code, such as SystemExit
+        _keep_error(fiber, fiber.kernel.fatal(error))
     if fiber.actor is not None:
         fiber.actor.limit(None)
-    if fiber.error is None and target_of(fiber) == target:
+    if landed and fiber.error is None and target_of(fiber) == target:
         fiber.set_state(ACTIVE)
         for binding in fiber.bindings.values():
             fiber.kernel.touch_dependents(binding)
-        return
-    yield from unload(fiber)
+    else:
+        yield from unload(fiber)
 
 
 def unload(fiber: Fiber) -> Steps:
     """Drains the consumers, undoes everything, newest first, and drops the committed view."""
-    fiber.teardown_errors = []
+    if fiber.target is not None and not fiber.retiring and not fiber.has_failed:
+        fiber.cause = ", ".join(changed_keys(fiber))
     fiber.set_state(UNLOADING)
     fiber.kernel.silence(fiber)
     for binding in tuple(fiber.bindings.values()):
         fiber.kernel.touch_dependents(binding)
     yield from drain(fiber)
-    yield from undo_all(fiber, fiber.teardown_errors)
+    yield from undo_all(fiber, fiber.failures)
     for used in (fiber.committed or {}).values():
         if used is not None:
             used.consumers.pop(fiber, None)
     fiber.committed = fiber.target = None
     fiber.update_handlers.clear()
-    fiber.set_state(_after_unload(fiber))
+    fiber.kernel.forget_lookups()
+    state = _after_unload(fiber)
+    if state is not None:
+        fiber.set_state(state)
 
 
 def drain(fiber: Fiber) -> Steps:
@@ -164,33 +113,42 @@ def undo_all(fiber: Fiber, errors: list[Exception]) -> Steps:
 
 
 def retire_all(children: Iterable[ChildEffect], errors: list[Exception]) -> Steps:
-    """Retires children, newest first, and waits for all of them."""
+    """Retires children, newest first, waits for all of them and takes over their failures."""
     for effect in children:
-        effect.child.check_waiters += 1  # whoever undoes the parent reports the child's failures
+        effect.child.collectors += 1
         effect.child.retire()
     for effect in children:
         while effect.child.state is not DISPOSED:
             yield effect.child
-        errors += effect.child.teardown_errors
+        errors += effect.child.failures
 
 
-def budget_error(fiber: Fiber, now: float, budget: tuple[int, float]) -> RestartBudgetError | None:
-    """Counts a load that a dependency caused; returns an error if there were too many."""
+def children_of(effects: Iterable[Effect]) -> Iterator[ChildEffect]:
+    """Yields the child fibers among effects, also those that are part of another effect."""
+    for effect in tuple(effects):
+        if isinstance(effect, ChildEffect):
+            yield effect
+        else:
+            yield from children_of(effect.children)
+
+
+def count_load(fiber: Fiber, now: float, budget: tuple[int, float]) -> RestartBudgetError | None:
+    """Records why a fiber is loaded again; returns an error if dependencies did so too often."""
     most, seconds = budget
-    if fiber.loads is None:
-        fiber.loads = []
+    if not fiber.loaded:
+        fiber.loaded, fiber.request = True, ""
         return None
-    fiber.loads = [at for at in fiber.loads if now - at <= seconds]
-    if len(fiber.loads) < most:
-        fiber.loads.append(now)
-        return None
-    causes = [key for key, _ in fiber.needs]
-    return RestartBudgetError(str(fiber), most, seconds, causes)
-
-
-def _still_held(fiber: Fiber, key: str) -> bool:
-    binding = fiber.kernel.table.at((key, fiber.ctx.realm(key)))
-    return binding is not None and binding.fiber is not fiber
+    recent: list[str] = []
+    for restart in () if fiber.request else reversed(fiber.restarts):
+        if restart.requested or now - restart.at > seconds:
+            break
+        recent.insert(0, restart.cause)
+    if len(recent) >= most:
+        return RestartBudgetError(str(fiber), most, seconds, recent)
+    restart = Restart(now, fiber.request or fiber.cause, requested=bool(fiber.request))
+    fiber.restarts = (*fiber.restarts, restart)[-max(most, _KEPT_RESTARTS) :]
+    fiber.request = ""
+    return None
 
 
 def _check_provisions(fiber: Fiber) -> None:
@@ -201,15 +159,15 @@ def _check_provisions(fiber: Fiber) -> None:
 
 
 def _keep_error(fiber: Fiber, error: Exception) -> None:
-    if fiber.error is None:
+    if not fiber.has_failed:
         error.add_note(f"while loading {fiber}")
-        fiber.error = error
-        fiber.failed_generation = fiber.generation
+        fiber.take_error(error, "loading")
 
 
-def _after_unload(fiber: Fiber) -> FiberState:
+def _after_unload(fiber: Fiber) -> FiberState | None:
+    """Returns the next state, or `None` if a load follows when it is its turn."""
     if fiber.retiring:
         return DISPOSED
-    if fiber.error is not None and fiber.failed_generation == fiber.generation:
+    if fiber.has_failed:
         return FAILED
-    return PENDING
+    return PENDING if fiber.kernel.batching or target_of(fiber) is None else None

@@ -56,9 +56,10 @@ class _View:
     @property
     def caller(self) -> Any:
         binding: Binding = self._terret_binding  # type: ignore[attr-defined]  # a slot as well
-        if not binding.live:
+        caller = self._terret_caller  # type: ignore[attr-defined]  # a slot as well
+        if not (binding.live or _is_bound(caller.fiber, binding)):
             raise ServiceGoneError(binding.key, str(binding.fiber))
-        return self._terret_caller  # type: ignore[attr-defined]  # a slot as well
+        return caller
 
 
 def view_of(binding: Binding, ctx: object) -> Any:
@@ -71,6 +72,11 @@ def view_of(binding: Binding, ctx: object) -> Any:
     view._terret_binding = binding
     view._terret_caller = ctx
     return view
+
+
+def _is_bound(fiber: Any, binding: Binding) -> bool:
+    """Whether a fiber still has, to the end of its unload, what was withdrawn from it."""
+    return any(one in binding.consumers for one in (fiber, *fiber.ancestors()))
 
 
 def _view_class(cls: type[Viewable]) -> Any:

@@ -12,6 +12,8 @@ class Node(Protocol):
 
     @property
     def parent(self) -> "Node | None": ...
+    @property
+    def transition(self) -> object | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +27,15 @@ class Transition:
 TRANSITION: ContextVar[Transition | None] = ContextVar("terret_transition", default=None)
 
 
+def current_transition() -> Transition | None:
+    """Returns the transition of the running code, unless it has ended meanwhile."""
+    current = TRANSITION.get()
+    return None if current is None or current.fiber.transition is None else current
+
+
 def refuse_circular_wait(awaited: Node, what: str) -> None:
     """Raises `LifecycleDeadlockError` if the running transition is part of what it waits for."""
-    current = TRANSITION.get()
+    current = current_transition()
     if current is None:
         return
     node: Node | None = current.fiber

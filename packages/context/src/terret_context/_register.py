@@ -1,0 +1,158 @@
+"""What a container knows of its fibers, bindings and listeners, and what it says of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ._cycles import find_cycles, text_of
+from ._dispatch import Table, emit, select, silence
+from ._events import Event
+from ._fiber import UNLOADING, Fiber, FiberState
+from ._internal import (
+    INTERNAL_SERVICE,
+    INTERNAL_STATUS,
+    ServiceChange,
+    StatusChange,
+    contain,
+    log,
+)
+from ._keeper import Keeper
+from ._services import Binding, BindingTable
+
+
+class Register(Keeper):
+    """Fibers, bindings and listeners, with the indexes that a change of them needs."""
+
+    root: Fiber
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fibers: dict[Fiber, None] = {}
+        self.table = BindingTable(self.touch_dependents)
+        self.tables: dict[str, Table] = {}
+        self.caches: list[dict[Any, Any]] = []
+        self.mount_checks: dict[object, Callable[[Fiber], object]] = {}
+        self.hint: Callable[[str], Sequence[str]] = lambda key: ()
+        self.explain: Callable[[Fiber], object] = str
+        self.failures: list[Fiber] | None = None
+        self._adaptive: dict[Fiber, None] = {}
+        self._cycles: set[frozenset[int]] = set()
+        self._edges_are_new = False
+        self._uid = 0
+
+    def touch(self, fiber: Fiber) -> None:
+        raise NotImplementedError
+
+    # ---- fibers
+
+    def next_uid(self) -> int:
+        self._uid += 1
+        return self._uid
+
+    def adopt(self, fiber: Fiber) -> None:
+        """Enters a new fiber into the indexes."""
+        self.fibers[fiber] = None
+        if fiber.needs or fiber.provides:
+            self.table.enter(fiber)
+            self.edges_changed()
+            if not all(required for _, required in fiber.needs):
+                self._adaptive[fiber] = None
+
+    def forget(self, fiber: Fiber) -> None:
+        """Takes a disposed fiber out of the indexes, and off its parent's stack."""
+        del self.fibers[fiber]
+        self._adaptive.pop(fiber, None)
+        if fiber.needs or fiber.provides:
+            self.table.leave(fiber)
+            for key in fiber.provides:
+                for heir in self.table.declared(fiber.slot(key)):
+                    self.touch(heir)
+            self.edges_changed()
+        if fiber.handle is not None:
+            fiber.handle.finish()
+            fiber.handle = fiber.held = None
+
+    def edges_changed(self) -> None:
+        """Has optional keys evaluated, which may count or not by what would be a cycle now."""
+        self._edges_are_new = True
+        for fiber in self._adaptive:
+            self.touch(fiber)
+
+    def report_cycles(self) -> None:
+        """Logs circles of requirements that were not there before."""
+        if not self._edges_are_new:
+            return
+        self._edges_are_new = False
+        for cycle in find_cycles(self.fibers):
+            members = frozenset(fiber.uid for fiber in cycle)
+            if members not in self._cycles:
+                self._cycles.add(members)
+                log.error("plugins that wait for each other: %s", text_of(cycle))
+
+    # ---- bindings
+
+    def touch_dependents(self, binding: Binding) -> None:
+        """Has everybody evaluated who declares the key of a binding that came, went or counts."""
+        self.forget_lookups()
+        for fiber in self.table.dependents(binding.slot):
+            self.touch(fiber)
+        offered = binding.offered and self.table.at(binding.slot) is binding
+        if offered is not binding.announced:
+            binding.announced = offered
+            if binding.fiber.needs and binding.key not in binding.fiber.provides:
+                self.edges_changed()
+            if INTERNAL_SERVICE.name in self.tables:
+                provider = binding.fiber if offered else None
+                self.emit(INTERNAL_SERVICE, ServiceChange(binding.key, binding.realm, provider))
+
+    def forget_lookups(self) -> None:
+        """Empties the caches of contexts: a binding or a committed view has changed."""
+        if self.caches:
+            for cache in self.caches:
+                cache.clear()
+            self.caches.clear()
+
+    # ---- what happened
+
+    def emit(self, event: Event, *payload: Any) -> None:
+        try:
+            emit(select(self.tables, event.name).listeners, payload)
+        except BaseException as error:  # of a listener, such as SystemExit
+            self.fatal(error)
+
+    def status(self, fiber: Fiber, old: FiberState) -> None:
+        """Tells everybody that a fiber has changed its state."""
+        fiber.since = self.now
+        if INTERNAL_STATUS.name in self.tables:
+            self.emit(INTERNAL_STATUS, StatusChange(fiber, old, fiber.state))
+        fiber.notify()
+
+    def silence(self, fiber: Fiber) -> None:
+        """Makes the listeners of a fiber deaf, at the start of its unload."""
+        silence(fiber.effects.values())
+
+    def report(self, fiber: Fiber, error: BaseException, label: str) -> None:
+        """Contains a failure: log and `internal/error`, once."""
+        contain(self.tables, fiber, error, label)
+
+    def announce(self, fiber: Fiber) -> None:
+        """Gives the error of a FAILED fiber to those who wait for it, to a batch, or to the log."""
+        if fiber.announced or fiber.error is None:
+            return
+        fiber.announced = True
+        if fiber.observers or self.fatal_error is not None:
+            return
+        if self.failures is not None:
+            self.failures.append(fiber)
+        else:
+            self.report(fiber, fiber.error, fiber.failed_in)
+
+    def report_failures(self, fiber: Fiber) -> None:
+        """Reports the failures of an unload unless somebody is going to collect them."""
+        if not fiber.failures or fiber.collectors or fiber is self.root:
+            return
+        if any(above.retiring or above.state is UNLOADING for above in fiber.ancestors()):
+            return
+        for error in fiber.failures:
+            self.report(fiber, error, "teardown")
+        if not fiber.retiring:
+            fiber.failures = []
