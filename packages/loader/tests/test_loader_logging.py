@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def harness(**settings: object) -> str:
 
 TALK = """
 import logging
+import sys
 from pydantic import SecretStr
 from terret_context import Config, plugin
 
@@ -148,14 +150,62 @@ async def test_a_contained_failure_is_rendered_with_its_plugin(write: Write, cap
     assert "KeyError: 'b'" in str(second["event"])
 
 
-async def test_the_console_format_is_for_people(write: Write, capsys: Read) -> None:
-    """C-151."""
+async def test_the_console_format_is_a_line_for_people(write: Write, capsys: Read) -> None:
+    """C-151, C-295: who, what, data; of an error its place, without a page of traceback."""
     write(harness(format="console"), talk__py=TALK)
     async with open_harness("harness.yml", env=ENV) as root:
-        talker(root).logger.info("hello", times=3)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "[info     ] hello" in line
-    assert "times=3" in line
+        talker(root).logger.info("hello", times=3, key="sk-0123456789")
+        logging.getLogger("elsewhere").warning("old style")
+        try:
+            raise ValueError("refused sk-0123456789")
+        except ValueError as error:
+            talker(root).logger.error("failed", exc_info=error)
+            talker(root).report(error, label="work")
+    assert capsys.readouterr().err.splitlines() == [
+        "info: bash: hello (times=3, key=[redacted])",
+        "warning: elsewhere: old style",
+        "error: bash: failed: ValueError: refused [redacted] (test_loader_logging.py, line 160)",
+        'error: talk: work of plugin "talk" (harness.yml#bash) failed: '
+        "ValueError: refused [redacted] (test_loader_logging.py, line 160)",
+    ]
+
+
+@pytest.mark.parametrize("tracebacks", [True, False])
+async def test_the_console_shows_tracebacks_on_demand(
+    write: Write, capsys: Read, tracebacks: bool
+) -> None:
+    """C-295."""
+    write(harness(format="console", tracebacks=str(tracebacks).lower()), talk__py=TALK)
+    async with open_harness("harness.yml", env=ENV) as root:
+        talker(root).report(ValueError("refused sk-0123456789"), label="work")
+    first, *more = capsys.readouterr().err.splitlines()
+    assert first.endswith('"talk" (harness.yml#bash) failed: ValueError: refused [redacted]')
+    assert bool(more) is tracebacks
+
+
+@pytest.mark.parametrize(("terminal", "start"), [(True, "info: bash: hello"), (False, "{")])
+async def test_by_default_a_terminal_gets_lines_and_a_file_json(
+    write: Write, capsys: Read, monkeypatch: pytest.MonkeyPatch, terminal: bool, start: str
+) -> None:
+    """C-151."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    write(harness(format="auto"), talk__py=TALK)
+    async with open_harness("harness.yml", env=ENV) as root:
+        talker(root).logger.info("hello")
+    assert capsys.readouterr().err.startswith(start)
+
+
+async def test_who_starts_a_harness_may_give_defaults(write: Write, capsys: Read) -> None:
+    """The file wins over them."""
+    write(harness(format="json").replace("format: json", ""), talk__py=TALK)
+    defaults = ["logging.format=console", "logging.level=error"]
+    async with open_harness("harness.yml", env=ENV, defaults=defaults) as root:
+        talker(root).logger.error("seen")
+        talker(root).logger.info("hidden")
+    write(harness(format="json"), talk__py=TALK)
+    async with open_harness("harness.yml", env=ENV, defaults=defaults) as root:
+        talker(root).logger.error("seen")
+    assert [line[0] for line in capsys.readouterr().err.splitlines()] == ["e", "{"]
 
 
 async def test_the_entry_leaves_logging_as_it_was(write: Write) -> None:

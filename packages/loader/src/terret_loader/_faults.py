@@ -104,12 +104,12 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def with_place(error: Exception, within: str = "") -> str:
+def with_place(error: BaseException, within: str = "") -> str:
     """Gives type, message and the innermost line that belongs to the failing module's folder.
 
     The file is left out if the text around it, `within`, names it.
     """
-    if isinstance(error, ExceptionGroup):
+    if isinstance(error, BaseExceptionGroup):
         return "; ".join(with_place(member, within) for member in error.exceptions)
     if isinstance(error, SyntaxError):
         place = _place(error.filename, error.lineno, within)

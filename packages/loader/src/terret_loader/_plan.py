@@ -14,7 +14,7 @@ from ._entries import ENTRY_KEYS, Entry, EntryFields
 from ._faults import Fault, Source, in_file_order
 from ._host import Hooks, load_hooks
 from ._interpolation import Interpolation
-from ._merging import LayerReader, flag_layer, merge, value_layer
+from ._merging import LayerReader, flag_layer, merge
 from ._nodes import Node, Report, canonical, same
 from ._resolving import Resolver
 from ._schema import settle, validate
@@ -50,18 +50,19 @@ def check_document(
     path: str | Path,
     *,
     sets: Sequence[str] = (),
+    defaults: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     hooks: Hooks | None = None,
 ) -> Plan:
     """Checks a `harness.yml` with everything it needs; never raises for what is wrong in it.
 
     Imports the plugins of enabled entries, but runs no body and opens no connection. `sets` are
-    texts `PATH=VALUE` that win over the files. `env` is the environment that `${env:}` sees,
-    `os.environ` by default.
+    texts `PATH=VALUE` that win over the files, `defaults` those that lose. `env` is the environment
+    that `${env:}` sees, `os.environ` by default.
     """
-    checker = Checker(hooks or load_hooks(), os.environ if env is None else env)
+    checker = Checker(hooks, env, sets=sets, defaults=defaults)
     try:
-        return checker.document(Path(path), sets)
+        return checker.document(Path(path))
     finally:
         checker.resolver.close()
 
@@ -69,10 +70,19 @@ def check_document(
 class Checker:
     """Makes plans; keeps what was imported, so that the next plan imports only what is new."""
 
-    def __init__(self, hooks: Hooks, env: Mapping[str, str]) -> None:
-        self.resolver = Resolver(hooks)
-        self.hooks = hooks
-        self.env = env
+    def __init__(
+        self,
+        hooks: Hooks | None,
+        env: Mapping[str, str] | None,
+        *,
+        sets: Sequence[str],
+        defaults: Sequence[str],
+    ) -> None:
+        self.hooks = hooks or load_hooks()
+        self.resolver = Resolver(self.hooks)
+        self.env = os.environ if env is None else env
+        self.sets = sets
+        self.defaults = ("logging={}", *defaults)
         self.folder = Path()
         self.known: dict[str, tuple[object, Entry]] = {}
         """By path, the entries of the last document that depend on nothing outside of it, each with
@@ -83,11 +93,10 @@ class Checker:
     def document(
         self,
         path: Path,
-        sets: Sequence[str],
         *,
         above: Callable[[Node], Iterable[Node]] = lambda document: (),
     ) -> Plan:
-        """Plans a file with what it extends, the flags, and the layers that `above` adds."""
+        """Plans a file with what lies below and over it, and the layers that `above` adds."""
         source = Source.of_file(path)
         if self.folder != source.folder:
             self.folder, self.known = source.folder, {}
@@ -97,9 +106,9 @@ class Checker:
         default = replace(flag, label="default")
         reader = LayerReader(self.hooks, self.sources, faults.append)
         layers = [
-            value_layer("logging", "{}", default, faults.append),
+            *(flag_layer(text, default, faults.append) for text in self.defaults),
             *reader.read(path),
-            *(flag_layer(text, flag, faults.append) for text in sets),
+            *(flag_layer(text, flag, faults.append) for text in self.sets),
         ]
         if not reader.complete:
             return Plan(faults=in_file_order(faults), files=frozenset(reader.files))

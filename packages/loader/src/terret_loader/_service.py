@@ -1,7 +1,6 @@
 """The service `loader`: it starts a harness, keeps it like its document, and says what is wrong."""
 
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,13 +24,12 @@ from terret_context import (
 
 from ._entries import Entry
 from ._faults import Fault, HarnessConfigError, Source, in_file_order
-from ._host import Hooks, load_hooks
+from ._host import Hooks
 from ._merging import merge, value_layer
 from ._nodes import Node, bare
 from ._plan import Checker, Plan, blocking
 from ._records import Records
 from ._tree import Diff, EntryChange, Tree
-from ._watching import watch as watch_files
 
 READY: Final[ServiceKey[bool]] = ServiceKey("ready")
 """Provided when the first start has settled; a plugin that injects it starts last."""
@@ -51,7 +49,6 @@ class Loader(Service, key="loader"):
         checker: Checker,
         path: Path,
         *,
-        sets: Sequence[str],
         safe: bool,
     ) -> None:
         super().__init__(ctx)
@@ -64,7 +61,6 @@ class Loader(Service, key="loader"):
         self._root = root
         self._checker = checker
         self._path = path
-        self._sets = sets
         self._safe = safe
         self._tree = Tree(root)
         self._overrides: dict[str, Node] = {}
@@ -95,8 +91,10 @@ class Loader(Service, key="loader"):
         self.ctx.provide(READY, True)
         await self._root.settle()
         self._require_running()
-        for fault in (*plan.warnings, *self.faults):
-            self.ctx.logger.warning("harness fault", fault=str(fault))
+        for warning in plan.warnings:
+            self.ctx.logger.warning("without effect", fault=str(warning))
+        for fault in self.faults:
+            self.ctx.logger.warning("skipped", fault=str(fault))
 
     async def reconcile(self, path: str | Path | None = None) -> tuple[Fault, ...]:
         """Reads the document again, or another one, and changes what is different.
@@ -143,6 +141,8 @@ class Loader(Service, key="loader"):
 
     def watch(self, *, collect_ms: int = 200) -> None:
         """Reconciles whenever a file of the document changes, until the loader is disposed."""
+        from ._watching import watch as watch_files  # watchfiles, for those who watch only
+
         stop = anyio.Event()
 
         async def changed() -> None:
@@ -158,7 +158,7 @@ class Loader(Service, key="loader"):
     async def _follow(self, path: Path) -> bool:
         """Puts a document in force unless it is faulty; returns whether it is in force."""
         previous = self.plan
-        plan = self._checker.document(path, self._sets, above=self._valid_overrides)
+        plan = self._checker.document(path, above=self._valid_overrides)
         self._files = plan.files | previous.files
         if found := plan.blocking(safe=self._safe):
             return self._reject(found)
@@ -176,7 +176,7 @@ class Loader(Service, key="loader"):
     def _reject(self, faults: Sequence[Fault]) -> bool:
         self.faults = in_file_order([*self._running_faults(), *faults])
         for fault in faults:
-            self.ctx.logger.error("document not accepted", fault=str(fault))
+            self.ctx.logger.error("not accepted", fault=str(fault))
         return False
 
     async def _apply(self, plan: Plan) -> Diff:
@@ -251,6 +251,7 @@ async def open_harness(
     path: str | Path,
     *,
     sets: Sequence[str] = (),
+    defaults: Sequence[str] = (),
     safe: bool = False,
     env: Mapping[str, str] | None = None,
     watch: bool = False,
@@ -258,21 +259,21 @@ async def open_harness(
 ) -> AsyncIterator[Container]:
     """Starts the harness of a `harness.yml` and gives the root context; stops it in order.
 
-    `sets` are texts `PATH=VALUE` that win over the files. With `safe`, entries that cannot run are
-    skipped instead of stopping the start. `env` is what `${env:}` sees, `os.environ` by default.
-    With `watch`, the harness follows its files.
+    `sets` are texts `PATH=VALUE` that win over the files, `defaults` those that lose. With `safe`,
+    entries that cannot run are skipped instead of stopping the start. `env` is what `${env:}` sees,
+    `os.environ` by default. With `watch`, the harness follows its files.
     Raises `HarnessConfigError` with all faults: before anything is mounted, or after an ordered
     teardown if an entry does not run.
     """
-    checker = Checker(hooks or load_hooks(), os.environ if env is None else env)
+    checker = Checker(hooks, env, sets=sets, defaults=defaults)
     try:
-        plan = checker.document(Path(path), sets)
+        plan = checker.document(Path(path))
         if plan.blocking(safe=safe):
             raise HarnessConfigError(plan.faults)
 
         @plugin(name="loader", provides=(Loader,))
         def load(ctx: Context) -> None:
-            loader = Loader(ctx, root, checker, Path(path), sets=sets, safe=safe)
+            loader = Loader(ctx, root, checker, Path(path), safe=safe)
             ctx.provide(Loader, loader)
 
         async with Container() as root:

@@ -3,14 +3,16 @@
 import json
 import logging as stdlib
 import sys
+import traceback
 from collections.abc import Iterator, MutableMapping
+from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-import structlog
 from pydantic import Field
 
 from terret_context import Config, Context, plugin
 
+from ._faults import one_line, with_place
 from ._records import Records
 from ._service import Loader
 
@@ -27,21 +29,26 @@ class LoggingConfig(Config):
     levels: dict[str, Level] = Field(default={})
     """Other levels for single plugins, entries or Python loggers, by name."""
     format: Literal["auto", "console", "json"] = "auto"
-    """`auto` is `console` on a terminal, else `json`."""
+    """`console` is a line for people; `auto` is that on a terminal, else `json`."""
+    tracebacks: bool = False
+    """Whether `console` shows tracebacks below the line of an error; `json` always has them."""
 
 
 @plugin(name="logging", config=LoggingConfig, inject=(Loader,))
 def log_output(ctx: Context, config: LoggingConfig) -> Iterator[None]:
     """Writes the records of structlog and of Python's logging to standard error."""
+    import structlog  # not on top: it imports rich, which nobody needs who only checks a harness
+
+    def last(_: object, method: str, record: MutableMapping[str, object]) -> str:
+        output.write(record)
+        raise structlog.DropEvent
+
     output = _Output(config, ctx[Loader].records)
-    processors: list[structlog.types.Processor] = structlog.get_config()["processors"]
+    processors = structlog.get_config()["processors"]
     replaced = processors[:]
     # In place, because loggers that exist already hold this very list.
-    processors[:] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        output,
-    ]
+    merge = structlog.contextvars.merge_contextvars
+    processors[:] = [merge, structlog.processors.add_log_level, last]
     handler = _Handler(output)
     root = stdlib.getLogger()
     root.addHandler(handler)
@@ -57,40 +64,68 @@ def log_output(ctx: Context, config: LoggingConfig) -> Iterator[None]:
 
 
 class _Output:
-    """The last processor of the chain: it cleans, keeps, filters and writes a record."""
+    """Cleans, keeps, filters and writes records."""
 
     def __init__(self, config: LoggingConfig, records: Records) -> None:
         self._config = config
         self._records = records
-        self._stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-        on_terminal = sys.stderr.isatty()
-        as_text = config.format == "console" or (config.format == "auto" and on_terminal)
-        self._console = structlog.dev.ConsoleRenderer(colors=on_terminal) if as_text else None
-
-    def __call__(
-        self, logger: object, method: str, record: MutableMapping[str, object]
-    ) -> MutableMapping[str, object]:
-        self.write(record)
-        raise structlog.DropEvent
+        self._as_json = config.format == "json" or (
+            config.format == "auto" and not sys.stderr.isatty()
+        )
 
     def write(self, record: MutableMapping[str, object]) -> None:
         """Takes one record with its `event` and `level`."""
-        stamped = self._stamp(None, "", record)
-        clean = self._records.clean(structlog.processors.format_exc_info(None, "", stamped))
+        error = _error_in(record)
+        if error is not None:
+            record["exception"] = "".join(traceback.format_exception(error)).rstrip()
+        record["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        clean = self._records.clean(record)
         self._records.keep(clean)
-        if _NUMBERS[str(clean["level"]).upper()] >= self._threshold(clean):
-            sys.stderr.write(f"{self._rendered(clean)}\n")
+        if _NUMBERS[str(clean["level"]).upper()] < self._threshold(clean):
+            return
+        if self._as_json:
+            line = json.dumps(clean, ensure_ascii=False)
+        else:
+            line = str(self._records.clean({"": _line(clean, str(record["event"]), error)})[""])
+            if self._config.tracebacks and error is not None:
+                line += f"\n{clean['exception']}"
+        sys.stderr.write(f"{line}\n")
 
-    def _threshold(self, record: MutableMapping[str, object]) -> int:
-        entry = str(record.get("entry", "")).rpartition("#")[2]
-        names = (entry, record.get("plugin"), record.get("logger"))
+    def _threshold(self, record: dict[str, object]) -> int:
+        names = (_entry(record), record.get("plugin"), record.get("logger"))
         own = (self._config.levels[name] for name in names if name in self._config.levels)
         return _NUMBERS[next(own, self._config.level).upper()]
 
-    def _rendered(self, record: dict[str, object]) -> object:
-        if self._console is None:
-            return json.dumps(record, ensure_ascii=False)
-        return self._console(None, "", record.copy())
+
+def _line(record: dict[str, object], event: str, error: BaseException | None) -> str:
+    """Renders a record as `level: who: event (key=value)`."""
+    who = _entry(record) or record.get("plugin") or record.get("logger")
+    if "fault" in record:
+        return f"{record['level']}: {event}: {record['fault']}"
+    if error is not None:
+        what, text = with_place(error), one_line(error)
+        event = event.replace(text, what) if text in event else f"{event}: {what}"
+    data = ", ".join(f"{key}={record[key]}" for key in record if key not in _IN_LINE)
+    return f"{record['level']}: {who}: {event}{f' ({data})' if data else ''}"
+
+
+_IN_LINE: Final = {
+    *("level", "event", "entry", "plugin", "fiber", "logger", "exception", "timestamp"),
+}
+
+
+def _entry(record: dict[str, object]) -> str:
+    return str(record.get("entry") or "").rpartition("#")[2]
+
+
+def _error_in(record: MutableMapping[str, object]) -> BaseException | None:
+    """Takes the error out of a record, in any of the forms that loggers accept."""
+    given = record.pop("exc_info", None)
+    if isinstance(given, tuple):
+        given = given[1]
+    elif given and not isinstance(given, BaseException):
+        given = sys.exception()
+    return given if isinstance(given, BaseException) else None
 
 
 class _Handler(stdlib.Handler):
@@ -104,9 +139,7 @@ class _Handler(stdlib.Handler):
         try:
             extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
             fields = {"event": record.getMessage(), "level": record.levelname.lower(), **extra}
-            fields["logger"] = record.name
-            if record.exc_info:
-                fields["exc_info"] = record.exc_info
+            fields |= {"logger": record.name, "exc_info": record.exc_info}
             self._output.write(fields)
         except Exception:
             self.handleError(record)
