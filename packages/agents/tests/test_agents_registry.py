@@ -262,3 +262,26 @@ async def test_options_reach_the_agent() -> None:
         options = AgentOptions(model="m")
         async with await root[Agents].create(session_id="a", agent_options=options) as handle:
             assert handle.agent.options is options
+
+
+async def test_the_root_of_an_agent_is_the_one_through_which_all_others_were_made() -> None:
+    """A-012, E-045: lineage follows the contexts through which agents were created."""
+    async with Container() as root:
+        await boot(root)
+        agents = root[Agents]
+        async with await agents.create(session_id="a") as top:
+            middle = await top.agent.ctx[Agents].create(session_id="b")
+            low = await middle.agent.ctx[Agents].create(session_id="c")
+            lineage = [agents.root_of(each.agent).id for each in (top, middle, low)]
+            assert lineage == ["a", "a", "a"]
+            assert agents.attention(low.agent) is agents.attention(top.agent)
+            async with await agents.create(session_id="d") as other:
+                assert agents.attention(other.agent) is not agents.attention(top.agent)
+
+
+async def test_an_agent_is_called_by_its_preset() -> None:
+    """A-012: the preset of the session's header, else the id."""
+    preset = Session("a", meta={"agentPreset": "coder"})
+    async with Container() as root:
+        agents = [Quiet(root, session) for session in (preset, Session("b"))]
+        assert [agent.name for agent in agents] == ["coder", "b"]

@@ -74,6 +74,7 @@ async def test_configured_agents_start_when_the_harness_is_ready() -> None:
         agent = root[Agents].named("main")
         assert agent is not None
         assert agent.id.startswith("main-session-")
+        assert agent.name == "main"
         assert agent.session.header.cwd == "/srv"
         assert agent.options == AgentOptions(provider="scripted", model="scripted", max_tokens=9)
         assert [entry.id for entry in root[Agents].entries()] == ["main"]

@@ -2,6 +2,7 @@
 
 from ._agent import DISPOSED, PARENT, USER, Agent, AgentOptions, Status, hook
 from ._base import AgentBase
+from ._clock import CLOCK, Clock, SystemClock, clock_of, timestamp
 from ._decisions import Allow, Block, Continue, Enter, Reject, Retry, Stop, TurnStop
 from ._driver import TurnAgent
 from ._entries import AgentEntries, AgentEntry, unique_entries
@@ -12,12 +13,14 @@ from ._errors import (
     DuplicateInputError,
     FactoryTakenError,
     InboxSpliceError,
+    InquiryClosedError,
     MaintenanceAbortedError,
     NoFactoryError,
     NoInitiatorError,
     NoPersistenceError,
     NoSuchAgentError,
     RequestInvariantError,
+    UnknownInquiryError,
 )
 from ._events import (
     AGENT_DISPOSED,
@@ -43,6 +46,8 @@ from ._events import (
 from ._factory import AgentFactory, AgentHandle, CreateOptions, ResumeOptions, Setup
 from ._inbox import Batch, Inbox, InboxObserver, Target
 from ._initiator import current_initiator, require_initiator
+from ._inquiries import Inquiries, InquiryEnd, InquiryItem
+from ._inquiry_log import InquiryLog
 from ._payloads import (
     AgentCreated,
     AgentDisposed,
@@ -74,6 +79,7 @@ from ._work import ConsumedWork, consumed_work
 __all__ = [
     "AGENT_DISPOSED",
     "CLAIMED",
+    "CLOCK",
     "CONFIG_START_FAILED",
     "CREATED",
     "DISCARDED",
@@ -112,6 +118,7 @@ __all__ = [
     "Allow",
     "Batch",
     "Block",
+    "Clock",
     "ConfigStartFailed",
     "ConsumedWork",
     "Continuation",
@@ -126,6 +133,11 @@ __all__ = [
     "InputClaimed",
     "InputDiscarded",
     "InputQueued",
+    "Inquiries",
+    "InquiryClosedError",
+    "InquiryEnd",
+    "InquiryItem",
+    "InquiryLog",
     "LoopFactory",
     "MaintenanceAbortedError",
     "ModelSelection",
@@ -149,12 +161,15 @@ __all__ = [
     "StepResult",
     "Stop",
     "StopQuestion",
+    "SystemClock",
     "Target",
     "TurnAgent",
     "TurnOutcome",
     "TurnStop",
     "TurnStopping",
+    "UnknownInquiryError",
     "agent_events",
+    "clock_of",
     "consumed_work",
     "current_initiator",
     "hook",
@@ -165,5 +180,6 @@ __all__ = [
     "require_initiator",
     "start_agents",
     "stored_session",
+    "timestamp",
     "unique_entries",
 ]

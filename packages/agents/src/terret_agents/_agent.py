@@ -70,6 +70,12 @@ class Agent(ABC):
         return self.session.id
 
     @property
+    @final
+    def name(self) -> str:
+        """What people call it: the preset it was made from, else its id."""
+        return self.session.header.agent_preset or self.id
+
+    @property
     @abstractmethod
     def status(self) -> Status:
         """`"running"` while a driver works; maintenance reads as `"idle"`."""

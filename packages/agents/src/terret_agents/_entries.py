@@ -102,5 +102,5 @@ async def open_entry(agents: AgentMaker, ctx: Context, entry: AgentEntry) -> Age
             except SessionNotFoundError:  # only this one falls through to creation
                 pass
     session_id = entry.session_id or f"{entry.id}-session-{uuid4()}"
-    meta = SessionMeta(cwd=entry.cwd)
+    meta = SessionMeta(cwd=entry.cwd, agent_preset=entry.id)
     return await agents.create(session_id=session_id, meta=meta, agent_options=options)

@@ -1,5 +1,7 @@
 """The errors of the agents package, each with its code."""
 
+from datetime import datetime
+
 from terret_llm import HarnessError
 
 
@@ -98,6 +100,25 @@ class MaintenanceAbortedError(HarnessError):
         self.agent_id = agent_id
         self.cause = cause
         super().__init__(f'maintenance of "{agent_id}" was cancelled ({cause})', "ABORTED")
+
+
+class InquiryClosedError(HarnessError):
+    """An item was answered that is not open any more; nothing was changed."""
+
+    def __init__(self, item_id: str, outcome: str, at: datetime) -> None:
+        self.item_id = item_id
+        self.outcome = outcome
+        self.at = at
+        super().__init__(f"{item_id} is decided already: {outcome}", "ALREADY_DECIDED")
+
+
+class UnknownInquiryError(HarnessError):
+    """No log has an item of that id."""
+
+    def __init__(self, kind: str, item_id: str) -> None:
+        self.kind = kind
+        self.item_id = item_id
+        super().__init__(f'there is no {kind} "{item_id}"', "UNKNOWN_ITEM")
 
 
 class DuplicateInputError(HarnessError):

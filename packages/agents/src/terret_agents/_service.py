@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager
+from weakref import WeakKeyDictionary
 
 import anyio
 
@@ -49,6 +50,7 @@ class Agents(Service, key="agents", config=AgentsConfig):
         self._configured: dict[str, tuple[AgentEntry, Context]] = {}
         self._started: dict[str, AgentHandle] = {}
         self._blocks = InitiatorBlocks()
+        self._attention = WeakKeyDictionary[Agent, anyio.Lock]()
 
     async def init(self) -> AsyncIterator[None]:
         """Waits at the end for blocks that name an initiator."""
@@ -112,6 +114,18 @@ class Agents(Service, key="agents", config=AgentsConfig):
         """Tells whether that live agent was created through the context of `agent`."""
         found = self._live.get(agent_id)
         return found is not None and found.owner is agent
+
+    def root_of(self, agent: Agent) -> Agent:
+        """Returns the agent at the top of those through whose contexts an agent was created."""
+        found = self._live.get(agent.id)
+        while found is not None and found.owner is not None:
+            agent = found.owner
+            found = self._live.get(agent.id)
+        return agent
+
+    def attention(self, agent: Agent) -> anyio.Lock:
+        """Returns what is held while people are asked for an agent; fair, one per root agent."""
+        return self._attention.setdefault(self.root_of(agent), anyio.Lock())
 
     async def released(self, agent_id: str) -> None:
         """Returns when no agent of that id is on its way out; at once if none is."""

@@ -1,5 +1,6 @@
 """Test support for Terret plugins: a scripted model, a harness to boot, fixtures."""
 
+from ._clock import ManualClock
 from ._faulty_server import (
     FaultyModelServer,
     ServerAnswer,
@@ -24,6 +25,7 @@ __all__ = [
     "Answer",
     "FaultyModelServer",
     "Harness",
+    "ManualClock",
     "Part",
     "Reply",
     "ScriptExhaustedError",
