@@ -277,6 +277,6 @@ async def test_what_repair_writes_is_accepted() -> None:
 async def test_the_checker_goes_with_its_plugin() -> None:
     """S-082: Without it everything passes."""
     async with checked() as ctx:
-        (fiber,) = ctx.root.fibers(log_invariants)  # type: ignore[attr-defined]  # a Container
+        (fiber,) = ctx.root.fibers(log_invariants)
         await fiber.dispose(check=True)
         turn_end(7)(ctx[Sessions].create())

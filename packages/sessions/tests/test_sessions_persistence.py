@@ -15,6 +15,7 @@ from terret_sessions import (
     Interrupted,
     InvalidEventError,
     Session,
+    SessionChangedError,
     SessionConflictError,
     SessionCoordinator,
     SessionEvent,
@@ -46,6 +47,7 @@ class MemoryStorage(SessionStorage):
         self.locked: set[str] = set()
         self.torn: set[str] = set()
         self.failures: list[Exception] = []
+        self.sync_failures: list[Exception] = []
         self.open = anyio.Event()
         self.open.set()
         self.tried = anyio.Event()
@@ -95,11 +97,18 @@ class MemoryStorage(SessionStorage):
 
     async def sync(self, id: str) -> None:
         self.calls.append(f"sync {id}")
+        if self.sync_failures:
+            raise self.sync_failures.pop(0)
 
     async def list(self) -> tuple[SessionSnapshot, ...]:
         return tuple(
-            SessionSnapshot(self.headers[id], str(len(rows))) for id, rows in self.rows.items()
+            SessionSnapshot(self.headers[id], str(len(rows)), event_from_json(rows[-1]).time)
+            for id, rows in self.rows.items()
         )
+
+    async def delete(self, id: str) -> None:
+        self.calls.append(f"delete {id}")
+        del self.rows[id]
 
     async def close(self) -> None:
         self.calls.append("close")
@@ -432,6 +441,7 @@ async def test_what_is_not_stored_is_not_found() -> None:
             lambda: at.persistence.read_from("s", 0),
             lambda: at.persistence.read_raw("s"),
             lambda: at.persistence.append("s", []),
+            lambda: at.persistence.delete("s"),
             lambda: publish(at, "s"),
         ]
         for read in reads:
@@ -539,6 +549,76 @@ async def test_a_torn_tail_is_cut_once_by_who_writes() -> None:
         await at.persistence.load("s")
 
         assert "s" not in before.storage.torn
+
+
+async def test_a_creation_that_fails_later_leaves_nothing() -> None:
+    """M-118: The session was announced, then somebody else refused what it was for."""
+    async with kept(window=0) as at:
+        session = at.sessions.prepare("s", seed=())
+        effect = at.sessions.enter(session)
+        at.sessions.announce(session)
+        at.sessions.refuse(session)
+        effect.close()
+        await anyio.wait_all_tasks_blocked()
+
+        assert at.storage.rows == {}
+        assert (await at.persistence.list()) == ()
+
+
+async def test_what_somebody_removed_is_written_again() -> None:
+    """M-118: The storage noticed; the live log has everything."""
+    async with kept() as at:
+        session = at.sessions.create("s")
+        turn(session)
+        await at.sessions.flush(session)
+        at.storage.rows.clear()
+        at.storage.failures = [SessionChangedError("s", "it was removed")]
+        turn(session)
+        await at.sessions.flush(session)
+
+        assert at.seqs("s") == list(range(6))
+        assert at.storage.calls == ["acquire s", "sync s", "release s", "acquire s", "sync s"]
+
+
+async def test_a_failed_sync_is_no_promise() -> None:
+    """M-119: The next flush looks at what is stored and syncs again."""
+    async with kept() as at:
+        session = at.sessions.create("s")
+        turn(session)
+        at.storage.sync_failures = [OSError("the disk is gone")]
+        with pytest.raises(OSError, match="the disk is gone"):
+            await at.sessions.flush(session)
+        del at.storage.rows["s"][1:]  # the disk had the first event only
+        await at.sessions.flush(session)
+
+        assert at.seqs("s") == [0, 1, 2]
+        assert at.storage.calls[-1] == "sync s"
+
+
+async def test_a_flush_with_nothing_new_does_nothing() -> None:
+    """M-119: What was synced once is not synced again."""
+    async with kept() as at:
+        session = at.sessions.create("s")
+        turn(session)
+        for _ in range(3):
+            await at.sessions.flush(session)
+
+        assert at.storage.calls.count("sync s") == 1
+
+
+async def test_a_stored_session_can_be_deleted() -> None:
+    """M-117: Under its lock, and given back afterwards; a live one cannot."""
+    async with kept() as before:
+        turn(before.sessions.create("s"))
+    async with kept(before.storage) as at:
+        at.storage.calls.clear()
+        await at.persistence.delete("s")
+        assert at.storage.calls == ["acquire s", "delete s", "release s"]
+        with pytest.raises(SessionNotFoundError):
+            await at.persistence.delete("s")
+        at.sessions.create("s")
+        with pytest.raises(SessionStateError, match="live"):
+            await at.persistence.delete("s")
 
 
 async def test_an_id_can_be_used_again_while_its_last_session_is_being_stored() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -24,7 +25,9 @@ from terret_llm import (
 from terret_plugin_session_jsonl import JsonlStorage
 from terret_sessions import (
     AssistantMessage,
+    LastTurn,
     Session,
+    SessionChangedError,
     SessionCorruptionError,
     SessionFormatUnsupportedError,
     SessionLockedError,
@@ -346,6 +349,103 @@ async def test_a_write_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None
         await write(storage, session, 1)
 
     assert path.read_bytes().endswith(event_to_json(session.events[1]) + b"\n")
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def _move(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("elsewhere"))
+
+
+def _replace(path: Path) -> None:
+    path.rename(path.with_name("old"))
+    path.write_bytes(path.with_name("old").read_bytes())
+
+
+def _shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+@needs_posix
+@pytest.mark.parametrize("act", [_remove, _move, _replace, _shorten])
+async def test_a_file_that_somebody_touches_is_not_written_on(
+    tmp_path: Path, act: Callable[[Path], None]
+) -> None:
+    """M-118: The writer notices, takes the session anew, and finds what is there."""
+    session = conversation(2)
+    async with writer(tmp_path) as storage:
+        await write(storage, session)
+        act(path_of(tmp_path, session))
+        session.append("user/message", create_user_message("later"), surface_op="append")
+        with pytest.raises(SessionChangedError, match=r"session\.jsonl was "):
+            await write(storage, session, 2)
+        await storage.release("s")
+        await storage.acquire("s")
+        stored = await storage.load_stored("s")
+        count = 0 if stored is None else len(stored.events)
+        await write(storage, session, count)
+
+    assert path_of(tmp_path, session).read_bytes() == text(session)
+
+
+async def test_what_the_disk_did_not_keep_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-119: A second sync might succeed although the first one lost the pages."""
+    session = conversation(2)
+    async with writer(tmp_path) as storage:
+        await write(storage, session)
+        await storage.sync("s")
+        kept = path_of(tmp_path, session).read_bytes()
+        session.append("user/message", create_user_message("later"), surface_op="append")
+        await write(storage, session, 2)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", _fail)
+            with pytest.raises(OSError, match="lost"):
+                await storage.sync("s")
+        assert path_of(tmp_path, session).read_bytes() == kept
+        await write(storage, session, 2)
+        await storage.sync("s")
+
+    assert path_of(tmp_path, session).read_bytes() == text(session)
+
+
+def _fail(fd: int) -> None:
+    raise OSError("lost")
+
+
+async def test_deleting_removes_the_whole_folder(tmp_path: Path) -> None:
+    """M-117: With what others have put beside the log."""
+    session = conversation()
+    async with writer(tmp_path) as storage:
+        await write(storage, session)
+        folder = path_of(tmp_path, session).parent
+        _write_beside(folder)
+        await storage.delete("s")
+
+    assert not folder.exists()
+
+
+def _write_beside(folder: Path) -> None:
+    (folder / "spill").mkdir()
+    (folder / "spill" / "1.txt").write_text("x")
+    (folder / "note").write_text("x")
+
+
+@pytest.mark.parametrize("bulk", [10, 20_000])
+async def test_the_list_reads_the_end_of_a_log_only(tmp_path: Path, bulk: int) -> None:
+    """M-117: Where that does not tell the last turn, it says nothing about it."""
+    session = conversation(1)
+    session.append("turn/start", TurnStart(1))
+    session.append("someone/else", {"text": "x" * bulk}, ignorable=True)
+    put(tmp_path, session, b'{"torn')
+
+    (snapshot,) = await JsonlStorage(tmp_path).list()
+
+    assert snapshot.last_turn == (LastTurn(1, None) if bulk == 10 else None)
+    assert abs(snapshot.updated_at - session.events[-1].time) < 60_000
 
 
 @pytest.mark.parametrize(

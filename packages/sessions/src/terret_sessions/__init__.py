@@ -1,15 +1,18 @@
 """The append-only session log of Terret, what follows from it, and how it is kept."""
 
 from . import _plugin_types as _plugin_types
-from ._codec import event_from_json, event_from_wire, event_row, event_to_json
 from ._coordinator import SessionCoordinator
+from ._decoding import event_from_json, event_from_wire
+from ._encoding import event_row, event_to_json
 from ._errors import (
     EventTypeConflictError,
     ForkError,
     InvalidEventError,
     LogInvariantError,
     LosslessJsonError,
+    MisplacedEventError,
     SessionBusyError,
+    SessionChangedError,
     SessionConflictError,
     SessionCorruptionError,
     SessionExistsError,
@@ -20,6 +23,7 @@ from ._errors import (
     SessionStateError,
     SurfaceError,
     UnknownEventTypeError,
+    UnreadableRowError,
 )
 from ._event_types import EventType, declare_event_type, event_type
 from ._events import Replace, SessionEvent, SurfaceOp
@@ -33,6 +37,8 @@ from ._headers import (
 )
 from ._invariants import log_invariants
 from ._json import check_json, check_text, copy_json
+from ._last_turn import last_turn
+from ._log_reader import LogReader
 from ._notifications import CREATED, DISPOSED, EVENT, FLUSH
 from ._payloads import (
     AssistantChunk,
@@ -47,6 +53,7 @@ from ._payloads import (
 )
 from ._persistence import (
     SESSION_PERSISTENCE,
+    LastTurn,
     SessionLog,
     SessionPersistence,
     SessionSnapshot,
@@ -113,10 +120,13 @@ __all__ = [
     "InboxSpliced",
     "Interrupted",
     "InvalidEventError",
+    "LastTurn",
     "LogInvariantError",
+    "LogReader",
     "LosslessJsonError",
     "MaxSteps",
     "MaxTokens",
+    "MisplacedEventError",
     "OtherEnd",
     "PromptBlocked",
     "Replace",
@@ -124,6 +134,7 @@ __all__ = [
     "RequestHeader",
     "Session",
     "SessionBusyError",
+    "SessionChangedError",
     "SessionConflictError",
     "SessionCoordinator",
     "SessionCorruptionError",
@@ -157,6 +168,7 @@ __all__ = [
     "TurnEndReason",
     "TurnStart",
     "UnknownEventTypeError",
+    "UnreadableRowError",
     "check_json",
     "check_text",
     "copy_json",
@@ -172,6 +184,7 @@ __all__ = [
     "is_append",
     "is_replacement",
     "is_surface_type",
+    "last_turn",
     "log_invariants",
     "reason_from_wire",
     "reason_to_wire",

@@ -20,6 +20,7 @@ from ._persistence import SessionLog, SessionPersistence, SessionSnapshot, Sessi
 from ._repair import repair_closers
 from ._session import Session
 from ._store import Sessions
+from ._views import log_of
 
 
 class SessionCoordinator(SessionPersistence):
@@ -89,20 +90,27 @@ class SessionCoordinator(SessionPersistence):
         await self._flush(session)
         if session.open_turn is not None:
             raise SessionStateError(id, f"turn {session.open_turn} is open")
-        return SessionLog(session.header, tuple(session.events))
+        return SessionLog(session.header, session.events)
 
     async def inspect(self, id: str) -> SessionLog:
         header, events = await self._read(id)
-        return SessionLog(header, (*events, *repair_closers(events)))
+        return SessionLog(header, log_of(events, repair_closers(events)))
 
-    async def read_from(self, id: str, seq: int) -> tuple[SessionEvent, ...]:
+    async def read_from(self, id: str, seq: int) -> Sequence[SessionEvent]:
         session = self._sessions.get(id)
         if session is not None:
-            return tuple(session.events[seq:])
+            return session.events[seq:]
         events = await self._storage.load_stored_from(id, seq)
         if events is None:
             raise SessionNotFoundError(id)
         return events
+
+    async def delete(self, id: str) -> None:
+        if self._sessions.get(id) is not None:
+            raise SessionStateError(id, "it is live")
+        async with self._reserved(id) as lane:
+            await lane.delete()
+        self._registered.pop(id, None)
 
     async def list(self) -> tuple[SessionHeader, ...]:
         return tuple(snapshot.header for snapshot in await self._storage.list())
@@ -123,10 +131,10 @@ class SessionCoordinator(SessionPersistence):
             raise SessionNotFoundError(id)
         return raw
 
-    async def _read(self, id: str) -> tuple[SessionHeader, tuple[SessionEvent, ...]]:
+    async def _read(self, id: str) -> tuple[SessionHeader, Sequence[SessionEvent]]:
         session = self._sessions.get(id)
         if session is not None:
-            return session.header, tuple(session.events)
+            return session.header, session.events
         stored = await self._storage.load_stored(id)
         if stored is None:
             raise SessionNotFoundError(id)

@@ -23,6 +23,14 @@ class InvalidEventError(HarnessError, ValueError):
         self.reason = reason
 
 
+class UnreadableRowError(InvalidEventError):
+    """A stored row is no JSON."""
+
+
+class MisplacedEventError(InvalidEventError):
+    """A stored row holds another event than the one that is next."""
+
+
 class UnknownEventTypeError(InvalidEventError):
     """Nobody declared the type, and the event may not be skipped."""
 
@@ -140,6 +148,15 @@ class SessionLockedError(HarnessError):
         super().__init__(f"session {session_id!r} is being written by {holder}", "SESSION_LOCKED")
         self.session_id = session_id
         self.holder = holder
+
+
+class SessionChangedError(HarnessError):
+    """Somebody else changed or removed what a storage had written of a session."""
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"session {session_id!r}: {reason}", "SESSION_CHANGED")
+        self.session_id = session_id
+        self.reason = reason
 
 
 class SessionConflictError(HarnessError):

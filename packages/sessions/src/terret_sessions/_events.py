@@ -40,7 +40,14 @@ class SessionEvent:
         """The JSON object of the row, with wire keys. Built once; not to be changed."""
         data = self._data
         if data is None:
-            declared = event_type(self.type)
-            data = plain_object(self.view) if declared is None else declared.encode(self.view)
+            data = wire_data(self)
             object.__setattr__(self, "_data", data)
         return data
+
+
+def wire_data(event: SessionEvent) -> dict[str, object]:
+    """As `event.data`, but nothing is kept that was not there."""
+    if event._data is not None:
+        return event._data
+    declared = event_type(event.type)
+    return plain_object(event.view) if declared is None else declared.encode(event.view)

@@ -29,9 +29,13 @@ class LogFolds:
         self.request_header: EpochHeader | None = None
         self.request_context: RequestContext | None = None
 
+    def leave_packed(self) -> None:
+        """What is in the log by now is packed, as far as it can be."""
+        self._packed_to = len(self._slots)
+
     def take(self, view: object) -> None:
         """Fold the payload of the event that was committed last."""
-        fold = _FOLDS.get(view.__class__)
+        fold = FOLDS.get(view.__class__)
         if fold is not None:
             fold(self, view)
 
@@ -59,7 +63,7 @@ class LogFolds:
         self._packed_to = len(self._slots)
 
 
-_FOLDS: dict[type, Callable[[LogFolds, Any], None]] = {
+FOLDS: dict[type, Callable[[LogFolds, Any], None]] = {
     TurnStart: LogFolds._start_turn,
     TurnEnd: LogFolds._end_turn,
     StepStart: LogFolds._start_step,

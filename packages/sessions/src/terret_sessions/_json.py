@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from ._errors import LosslessJsonError
 
+MAX_INT: Final = 2**53 - 1
 MAX_DEPTH: Final = 190
 """The deepest nesting of plain data in the log, so that a row can always be read back."""
 
@@ -72,7 +73,7 @@ def _has_good_numbers(container: Any) -> bool:
     for child in container.values() if type(container) is dict else container:
         kind = type(child)
         if kind is int:
-            if not -_MAX_INT <= child <= _MAX_INT:
+            if not -MAX_INT <= child <= MAX_INT:
                 return False
         elif kind is dict or kind is list:
             if not _has_good_numbers(child):
@@ -117,7 +118,7 @@ def _check_scalar(value: object) -> None:
     if kind is str:
         check_text(value)  # type: ignore[arg-type]  # `kind` is exact, but does not narrow
     elif kind is int:
-        if not -_MAX_INT <= value <= _MAX_INT:  # type: ignore[operator]  # as above
+        if not -MAX_INT <= value <= MAX_INT:  # type: ignore[operator]  # as above
             raise ValueError(f"the integer {value!r:.40} is beyond 2**53-1")
     elif kind is float:
         _check_float(value)  # type: ignore[arg-type]  # as above
@@ -137,5 +138,4 @@ def _pointer(frames: list[_Frame]) -> str:
     return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
-_MAX_INT: Final = 2**53 - 1
 _CONTAINERS: Final = frozenset({dict, list, tuple})

@@ -1,14 +1,22 @@
+import logging
 from collections.abc import Sequence
-from typing import final
+from operator import eq
+from typing import Final, final
 
 import anyio
 
-from ._errors import InvalidEventError, SessionConflictError, SessionNotFoundError
+from ._errors import (
+    InvalidEventError,
+    SessionChangedError,
+    SessionConflictError,
+    SessionNotFoundError,
+)
 from ._events import SessionEvent
 from ._headers import SessionHeader
 from ._persistence import SessionLog, SessionStorage, StoredLog
 from ._repair import repair_closers
 from ._session import Session
+from ._views import log_of
 
 
 @final
@@ -31,7 +39,9 @@ class Lane:
         self._io = anyio.Lock()
         self._retirement = anyio.Lock()
         self._stored = 0
+        self._synced = 0
         self._open = False
+        self._stale = False
 
     @property
     def waiting(self) -> bool:
@@ -49,22 +59,26 @@ class Lane:
             session = self.session
             if session is None or not self.waiting or self.gone.is_set():
                 return
-            if not self._open:
-                await self._adopt(session)
-            end = len(session.events)
-            if end > self._stored:
-                batch = session.events[self._stored : end]
-                materialized = self._stored > 0
-                await self._storage.append_batch(session.header, batch, materialized=materialized)
-                self._stored = end
+            try:
+                await self._store(session)
+            except SessionChangedError as error:
+                log.warning("%s; what is missing is written again", error)
+                self._distrust()
+                await self._store(session)
             self.failed = False
 
     async def drain(self) -> None:
         """Write everything, what arrives meanwhile included, and make it durable."""
         while self.waiting and not self.gone.is_set():
             await self.write()
-        if self._stored and self._open:
-            await self._storage.sync(self.id)
+        async with self._io:
+            if self._open and self._synced < self._stored:
+                try:
+                    await self._storage.sync(self.id)
+                except Exception:
+                    self._distrust()  # who knows what the disk has
+                    raise
+                self._synced = self._stored
 
     async def retire(self) -> None:
         """Drain and give the storage back, once; if that fails, everything stays as it is."""
@@ -91,7 +105,7 @@ class Lane:
                 raise SessionNotFoundError(self.id)
             closers = repair_closers(stored.events)
             await self._cut(stored, closers)
-            events = (*stored.events, *closers)
+            events = log_of(stored.events, closers)
             self._stored, self._open = len(events), True
             return SessionLog(stored.header, events)
 
@@ -111,6 +125,29 @@ class Lane:
             await self._storage.append_batch(header, events, materialized=stored is not None)
             await self._storage.sync(self.id)
 
+    async def delete(self) -> None:
+        """Take the storage and remove the session from it."""
+        async with self._io:
+            await self._acquire()
+            if await self._storage.read_stored_revision(self.id) is None:
+                raise SessionNotFoundError(self.id)
+            await self._storage.delete(self.id)
+
+    async def _store(self, session: Session) -> None:
+        if not self._open:
+            await self._adopt(session)
+        end = len(session.events)
+        if end > self._stored:
+            batch = session.events[self._stored : end]
+            materialized = self._stored > 0
+            await self._storage.append_batch(session.header, batch, materialized=materialized)
+            self._stored = end
+
+    def _distrust(self) -> None:
+        """Take the storage anew and look at what it has before the next write."""
+        self._open, self._stale = False, True
+        self._stored = self._synced = 0
+
     async def _adopt(self, session: Session) -> None:
         """Find out how much of a live log is stored already, which must be its beginning."""
         stored = await self._take()
@@ -118,19 +155,28 @@ class Lane:
             count = len(stored.events)
             if stored.header != session.header:
                 raise SessionConflictError(self.id, "another session is stored under its id")
-            if list(stored.events) != list(session.events[:count]):
+            if count > len(session.events) or not all(map(eq, stored.events, session.events)):
                 raise SessionConflictError(self.id, "the stored log is not the beginning of it")
             await self._cut(stored, ())
             self._stored = count
         self._open = True
 
     async def _take(self) -> StoredLog | None:
+        await self._acquire()
+        return await self._storage.load_stored(self.id)
+
+    async def _acquire(self) -> None:
         if self._before is not None:
             await self._before.retire()
             self._before = None
+        if self._stale:
+            await self._storage.release(self.id)
+            self._stale = False
         await self._storage.acquire(self.id)
-        return await self._storage.load_stored(self.id)
 
     async def _cut(self, stored: StoredLog, closers: Sequence[SessionEvent]) -> None:
         if closers or stored.torn_marker is not None:
             await self._storage.commit_repair(stored.header, stored.torn_marker, closers)
+
+
+log: Final = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 from array import array
-from collections.abc import Sequence
-from itertools import accumulate, groupby
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import Final, cast
 
 from terret_llm import Chunk, ReasoningDelta, TextDelta, ToolCallDelta
@@ -19,14 +19,14 @@ class PackedRun:
 
     __slots__ = ("_ends", "_first", "_sample", "_text", "_times")
 
-    def __init__(self, events: Sequence[SessionEvent]) -> None:
-        views = [cast("AssistantChunk", event.view) for event in events]
-        texts = [_text_of(view.chunk) for view in views]
-        self._first = events[0].seq
-        self._sample = views[0]
+    def __init__(
+        self, first: int, sample: AssistantChunk, texts: Sequence[str], times: Iterable[int]
+    ) -> None:
+        self._first = first
+        self._sample = sample
         self._text = "".join(texts)
         self._ends = array("I", accumulate(map(len, texts)))
-        self._times = array("q", [event.time for event in events])
+        self._times = array("q", times)
 
     def event(self, seq: int) -> SessionEvent:
         """The event at `seq`, equal to the one that was packed."""
@@ -38,6 +38,7 @@ class PackedRun:
 
 
 Slot = SessionEvent | PackedRun
+RunKind = tuple[object, ...]
 
 
 def pack_runs(slots: list[Slot], start: int) -> None:
@@ -45,34 +46,53 @@ def pack_runs(slots: list[Slot], start: int) -> None:
 
     A run is of one step, one kind of delta and one block, and at least three events long.
     """
-    position = start
-    for kind, group in groupby(slots[start:], _kind):
-        run = cast("list[SessionEvent]", list(group))
-        end = position + len(run)
-        if kind is not None and len(run) >= MIN_RUN:
-            slots[position:end] = [PackedRun(run)] * len(run)
+    position, count = start, len(slots)
+    while position < count:
+        end = _run_end(slots, position, count)
+        if end - position >= MIN_RUN:
+            slots[position:end] = [_packed(cast("list[SessionEvent]", slots[position:end]))] * (
+                end - position
+            )
         position = end
 
 
-def _kind(slot: Slot) -> tuple[object, ...] | None:
-    """What the events of a run have in common; None for an event that stays single."""
-    view = slot.view if isinstance(slot, SessionEvent) else None
-    if not isinstance(view, AssistantChunk):
-        return None
+def run_kind(view: AssistantChunk) -> RunKind | None:
+    """What the events of a run have in common; None for a chunk that stays single."""
     match view.chunk:
         case TextDelta(index) | ReasoningDelta(index):
-            return (view.turn, view.step, type(view.chunk), index)
+            return (view.turn, view.step, view.chunk.__class__, index)
         case ToolCallDelta(index, call_id, name):
             return (view.turn, view.step, ToolCallDelta, index, call_id, name)
         case _:
             return None
 
 
-def _text_of(chunk: Chunk) -> str:
+def delta_text(chunk: Chunk) -> str:
+    """The text in which the chunks of a run differ."""
     if isinstance(chunk, ToolCallDelta):
         return chunk.arguments_delta
     assert isinstance(chunk, TextDelta | ReasoningDelta)
     return chunk.text
+
+
+def _run_end(slots: list[Slot], start: int, count: int) -> int:
+    kind = _kind(slots[start])
+    end = start + 1
+    if kind is not None:
+        while end < count and _kind(slots[end]) == kind:
+            end += 1
+    return end
+
+
+def _kind(slot: Slot) -> RunKind | None:
+    view = slot.view if isinstance(slot, SessionEvent) else None
+    return run_kind(view) if isinstance(view, AssistantChunk) else None
+
+
+def _packed(events: list[SessionEvent]) -> PackedRun:
+    views = [cast("AssistantChunk", event.view) for event in events]
+    texts = [delta_text(view.chunk) for view in views]
+    return PackedRun(events[0].seq, views[0], texts, [event.time for event in events])
 
 
 def _with_text(sample: Chunk, text: str) -> Chunk:

@@ -8,23 +8,38 @@ from terret_context import ServiceKey
 
 from ._events import SessionEvent
 from ._headers import SessionHeader
+from ._reasons import TurnEndReason
 from ._session import Session
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLog:
-    """A stored session: its header and all of its events."""
+    """A stored session: its header and all of its events, as a read-only sequence."""
 
     header: SessionHeader
-    events: tuple[SessionEvent, ...]
+    events: Sequence[SessionEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class LastTurn:
+    """The turn that a log began last, counted from 1; `end` is None while it is open."""
+
+    number: int
+    end: TurnEndReason | None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """A stored session as a list shows it; `revision` changes with every append."""
+    """A stored session as a list shows it, without its log having been read.
+
+    `revision` changes with every append, `updated_at` (epoch ms) is the time of the last one.
+    `last_turn` is None if the end of the log does not tell.
+    """
 
     header: SessionHeader
     revision: str
+    updated_at: int
+    last_turn: LastTurn | None = None
 
 
 class SessionPersistence(ABC):
@@ -66,8 +81,15 @@ class SessionPersistence(ABC):
         """The balanced log without changing what is stored: closers are added in memory only."""
 
     @abstractmethod
-    async def read_from(self, id: str, seq: int) -> tuple[SessionEvent, ...]:
+    async def read_from(self, id: str, seq: int) -> Sequence[SessionEvent]:
         """The events from `seq` on, as they are."""
+
+    @abstractmethod
+    async def delete(self, id: str) -> None:
+        """Remove a stored session for good, damaged ones too.
+
+        Raises SessionStateError if it is live, SessionLockedError if another process has it.
+        """
 
     @abstractmethod
     async def list(self) -> tuple[SessionHeader, ...]:
@@ -96,14 +118,14 @@ SESSION_PERSISTENCE: Final = ServiceKey[SessionPersistence]("sessionPersistence"
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """What a storage reads of a session: whole records only.
+    """What a storage reads of a session: whole records only, best by a `LogReader`.
 
     `torn_marker` is what the storage needs to cut an incomplete record off its end; None if it is
     whole.
     """
 
     header: SessionHeader
-    events: tuple[SessionEvent, ...]
+    events: Sequence[SessionEvent]
     revision: str
     torn_marker: object | None = None
 
@@ -128,7 +150,7 @@ class SessionStorage(ABC):
     async def read_stored_revision(self, id: str) -> str | None:
         """The current revision; None if the session is not stored."""
 
-    async def load_stored_from(self, id: str, seq: int) -> tuple[SessionEvent, ...] | None:
+    async def load_stored_from(self, id: str, seq: int) -> Sequence[SessionEvent] | None:
         """The stored events from `seq` on; None if the session is not stored."""
         stored = await self.load_stored(id)
         return None if stored is None else stored.events[seq:]
@@ -139,7 +161,9 @@ class SessionStorage(ABC):
     ) -> None:
         """Write events behind those that are stored; `materialized` tells whether there are any.
 
-        All are written or none. Events whose seq is stored already are passed over.
+        All are written or none. Events whose seq is stored already are passed over. Raises
+        SessionChangedError if somebody else changed or removed what is stored, or if the events do
+        not follow it; the coordinator then looks again.
         """
 
     @abstractmethod
@@ -152,8 +176,12 @@ class SessionStorage(ABC):
         """Make what was written survive a loss of power, as far as the storage promises that."""
 
     @abstractmethod
+    async def delete(self, id: str) -> None:
+        """Remove the session, which was acquired and is stored, with all that belongs to it."""
+
+    @abstractmethod
     async def list(self) -> tuple[SessionSnapshot, ...]:
-        """All stored sessions, oldest first."""
+        """All stored sessions, oldest first; one that cannot be read hides no other."""
 
     async def close(self) -> None:  # noqa: B027 - as above
         """Release everything."""

@@ -5,16 +5,16 @@ from typing import Any, Protocol, final
 
 from terret_llm import Message
 
-from ._codec import event_from_wire
+from ._decoding import event_from_wire
 from ._errors import (
     InvalidEventError,
     LosslessJsonError,
     SessionBusyError,
     UnknownEventTypeError,
 )
-from ._event_types import event_type, plain_object
+from ._event_types import TYPES, event_type, plain_object
 from ._events import SessionEvent, SurfaceOp
-from ._folds import LogFolds
+from ._folds import FOLDS, LogFolds
 from ._headers import (
     EpochHeader,
     SessionHeader,
@@ -142,7 +142,7 @@ class Session:
         if self._publishing:
             raise SessionBusyError(self.id, type)
         seq = len(self._slots)
-        declared = event_type(type)
+        declared = TYPES.get(type)
         if declared is not None:
             ignorable = declared.ignorable
         if declared is None or data.__class__ is not declared.payload:
@@ -152,17 +152,12 @@ class Session:
         event = SessionEvent(
             type, seq, time_ns() // 1_000_000, data, surface_op, sources, ignorable
         )
-        place = self.surface.plan(event)
-        self._publishing = True
-        self._holds += 1
-        try:
-            for check in self._validators:
-                check(self, event)
+        seen = declared is None or declared.surface or surface_op is not None or sources is not None
+        place = self.surface.plan(event) if seen else None
+        if self._publisher is None:
             self._commit(event, place)
-            self._publish(event)
-        finally:
-            self._publishing = False
-            self._release()
+        else:
+            self._append_live(self._publisher, event, place)
         return event
 
     def derive_messages(self) -> Sequence[Message]:
@@ -187,31 +182,60 @@ class Session:
         return self._folds.request_context
 
     def _plant(self, seed: Seed) -> int:
+        slots = seed.slots() if isinstance(seed, EventsView) else None
+        if slots is not None:
+            self._take_over(slots)
+        else:
+            self._plant_each(seed)
+        length = len(self._slots)
+        if length == 0 or not isinstance(self.events[-1].view, EndSeed):
+            self.append("session/end-seed", EndSeed())
+        return length
+
+    def _plant_each(self, seed: Seed) -> None:
         for item in seed:
             event = item if isinstance(item, SessionEvent) else event_from_wire(item)
             expected = len(self._slots)
             if event.seq != expected:
                 raise InvalidEventError(event.type, f"seq {expected} is next", seq=event.seq)
             self._commit(event, self.surface.plan(event))
-        length = len(self._slots)
-        if length == 0 or not isinstance(self.events[-1].view, EndSeed):
-            self.append("session/end-seed", EndSeed())
-        return length
+
+    def _take_over(self, slots: list[Slot]) -> None:
+        """Begin with a log that is packed already; packed chunks change nothing but its length."""
+        self._slots += slots
+        self._folds.leave_packed()
+        for slot in slots:
+            if slot.__class__ is SessionEvent:
+                self.surface.commit(slot, self.surface.plan(slot))
+                self._folds.take(slot.view)
 
     def _commit(self, event: SessionEvent, place: slice | None) -> None:
         self._slots.append(event)
-        self.surface.commit(event, place)
-        self._folds.take(event.view)
+        if place is not None:
+            self.surface.commit(event, place)
+        fold = FOLDS.get(event.view.__class__)
+        if fold is not None:
+            fold(self._folds, event.view)
 
-    def _publish(self, event: SessionEvent) -> None:
-        publisher = self._publisher
-        if publisher is None:
-            return
-        for listener in publisher.listeners(self):
-            try:
-                listener(self, event)
-            except Exception as error:
-                publisher.contain(self, error)
+    def _append_live(self, publisher: Publisher, event: SessionEvent, place: slice | None) -> None:
+        self._publishing = True
+        try:
+            for check in self._validators:
+                check(self, event)
+            self._commit(event, place)
+            for listener in publisher.listeners(self):
+                try:
+                    listener(self, event)
+                except Exception as error:
+                    publisher.contain(self, error)
+        finally:
+            self._publishing = False
+            self._let_go()
+
+    @property
+    def _held_back(self) -> bool:
+        """Whether a detach has to wait."""
+        return self._publishing or self._holds > 0
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -220,11 +244,11 @@ class Session:
         try:
             yield
         finally:
-            self._release()
+            self._holds -= 1
+            self._let_go()
 
-    def _release(self) -> None:
-        self._holds -= 1
-        if not self._holds and self._deferred is not None:
+    def _let_go(self) -> None:
+        if self._deferred is not None and not self._held_back:
             deferred, self._deferred = self._deferred, None
             deferred()
 

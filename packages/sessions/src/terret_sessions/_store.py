@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from terret_context import AnonymousLayers, Context, Effect, Service, scope_of
@@ -12,7 +12,9 @@ from ._errors import (
 )
 from ._events import SessionEvent
 from ._headers import SessionHeader, SessionMeta
+from ._last_turn import last_turn
 from ._notifications import CREATED, DISPOSED, EVENT, FLUSH
+from ._persistence import SessionLog
 from ._session import Listener, Meta, Seed, Session, Validator
 
 
@@ -86,6 +88,14 @@ class Sessions(Service, key="sessions"):
         if not session.live:  # a listener detached it
             raise SessionNotLiveError(session.id)
 
+    def refuse(self, session: Session) -> None:
+        """Say that the creation of an announced session has failed after all.
+
+        Nothing of it is stored any more. The caller detaches it.
+        """
+        self._entry(session)
+        session._announced = False
+
     def get(self, id: str) -> Session | None:
         """The live session of this id."""
         entry = self._entries.get(id)
@@ -97,14 +107,15 @@ class Sessions(Service, key="sessions"):
 
     def fork(
         self,
-        source: Session | str,
+        source: Session | SessionLog | str,
         boundary: int | None = None,
         child_id: str | None = None,
     ) -> Session:
         """Create a session that begins with the log of `source` up to the seq `boundary`.
 
-        Raises, in this order: SessionExistsError, SessionNotFoundError, SessionNotLiveError,
-        ForkError with code INVALID_BOUNDARY or OPEN_TURN.
+        The source is live, or a log that was loaded. Raises, in this order: SessionExistsError,
+        SessionNotFoundError, SessionNotLiveError, ForkError with code INVALID_BOUNDARY or
+        OPEN_TURN.
         """
         if child_id is not None and child_id in self._entries:
             raise SessionExistsError(child_id)
@@ -112,20 +123,20 @@ class Sessions(Service, key="sessions"):
         return self.create(child_id, seed=seed, meta=meta)
 
     def fork_seed(
-        self, source: Session | str, boundary: int | None = None
-    ) -> tuple[tuple[SessionEvent, ...], SessionMeta]:
+        self, source: Session | SessionLog | str, boundary: int | None = None
+    ) -> tuple[Sequence[SessionEvent], SessionMeta]:
         """The seed and the metadata of a fork, for whoever creates the child; raises as `fork`."""
         parent = self._source(source)
-        last = len(parent.events) - 1
+        id, last = parent.header.id, len(parent.events) - 1
         end = last if boundary is None else boundary
         if type(end) is not int or not (0 <= end <= last or boundary is None):
             reason = f"boundary {boundary!r} is not between 0 and {last}"
-            raise ForkError(parent.id, boundary, reason, "INVALID_BOUNDARY")
-        seed = tuple(parent.events[: end + 1])
-        turn = Session(seed=seed).open_turn
-        if turn is not None:
-            raise ForkError(parent.id, boundary, f"turn {turn} is open there", "OPEN_TURN")
-        meta = SessionMeta(cwd=parent.header.cwd, parent_session=parent.id, seed_length=len(seed))
+            raise ForkError(id, boundary, reason, "INVALID_BOUNDARY")
+        seed = parent.events[: end + 1]
+        turn = last_turn(reversed(seed))
+        if turn is not None and turn.end is None:
+            raise ForkError(id, boundary, f"turn {turn.number} is open there", "OPEN_TURN")
+        meta = SessionMeta(cwd=parent.header.cwd, parent_session=id, seed_length=len(seed))
         return seed, meta
 
     def validator(self, fn: Validator) -> Effect:
@@ -163,7 +174,7 @@ class Sessions(Service, key="sessions"):
         self._equip(session)
 
     def _detach(self, session: Session) -> None:
-        if session._holds:
+        if session._held_back:
             session._deferred = partial(self._detach, session)
             return
         entry = self._entries.get(session.id)
@@ -181,7 +192,9 @@ class Sessions(Service, key="sessions"):
             raise SessionNotLiveError(session.id)
         return entry
 
-    def _source(self, source: Session | str) -> Session:
+    def _source(self, source: Session | SessionLog | str) -> Session | SessionLog:
+        if isinstance(source, SessionLog):
+            return source
         session = self.get(source) if isinstance(source, str) else source
         if session is None:
             raise SessionNotFoundError(str(source))

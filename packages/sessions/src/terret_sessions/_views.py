@@ -1,4 +1,5 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from operator import eq
 from typing import Any, Self, TypeVar, overload
 
 from ._events import SessionEvent
@@ -8,7 +9,10 @@ T = TypeVar("T")
 
 
 class ListView(Sequence[T]):
-    """A read-only window of a list that only grows; what is added later is not in it."""
+    """A read-only window of a list that only grows; what is added later is not in it.
+
+    It is equal to any view or tuple of equal items.
+    """
 
     __slots__ = ("_items", "_window")
 
@@ -25,14 +29,24 @@ class ListView(Sequence[T]):
     def __getitem__(self, index: slice) -> Self: ...
     def __getitem__(self, index: int | slice) -> T | Self:
         if isinstance(index, slice):
-            return type(self)(self._items, self._window[index])
+            return self._part(self._window[index])
         return self._at(self._window[index])
 
     def __iter__(self) -> Iterator[T]:
         return map(self._at, self._window)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ListView | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list, it would cost all items
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} items)"
+
+    def _part(self, window: range) -> Self:
+        return type(self)(self._items, window)
 
     def _at(self, position: int) -> T:
         item: T = self._items[position]
@@ -40,10 +54,31 @@ class ListView(Sequence[T]):
 
 
 class EventsView(ListView[SessionEvent]):
-    """A window of a log; packed chunks are inflated as they are read."""
+    """A window of a log whose list begins with seq `first`; packed chunks are inflated on read."""
 
-    __slots__ = ()
+    __slots__ = ("_first",)
+
+    def __init__(self, items: list[Slot], window: range, first: int = 0) -> None:
+        super().__init__(items, window)
+        self._first = first
+
+    def slots(self) -> list[Slot] | None:
+        """What stands in the log up to the end of the window; None unless it begins at seq 0."""
+        window = self._window
+        whole = not self._first and window == range(len(window))
+        return self._items[: len(window)] if whole else None
+
+    def _part(self, window: range) -> Self:
+        return type(self)(self._items, window, self._first)
 
     def _at(self, position: int) -> SessionEvent:
         slot: Slot = self._items[position]
-        return slot.event(position) if isinstance(slot, PackedRun) else slot
+        return slot.event(self._first + position) if isinstance(slot, PackedRun) else slot
+
+
+def log_of(events: Sequence[SessionEvent], more: Iterable[SessionEvent] = ()) -> EventsView:
+    """A log of its own with these events; what is packed stays so."""
+    slots = events.slots() if isinstance(events, EventsView) else None
+    own: list[Slot] = list(events) if slots is None else slots
+    own.extend(more)
+    return EventsView(own, range(len(own)))

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("terret_testing")  # its contract suites are tests
+
 
 @pytest.fixture
 def harness() -> Callable[..., AbstractAsyncContextManager[Any]]:

@@ -1,5 +1,5 @@
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -8,12 +8,14 @@ from pydantic_core import from_json
 
 from terret_sessions import (
     InvalidEventError,
+    LogReader,
     LosslessJsonError,
+    MisplacedEventError,
     SessionCorruptionError,
     SessionEvent,
     SessionFormatUnsupportedError,
     SessionHeader,
-    event_from_json,
+    UnreadableRowError,
     session_header_from_wire,
 )
 
@@ -27,7 +29,7 @@ class LogText:
     """
 
     header: SessionHeader
-    events: tuple[SessionEvent, ...]
+    events: Sequence[SessionEvent]
     size: int
     torn: bool
     terminated: bool
@@ -40,20 +42,21 @@ def read_log(path: Path, session_id: str, *, start: int = 0) -> LogText | None:
     An incomplete record at the end is left out. Raises FileNotFoundError, SessionCorruptionError
     for damage before the end, SessionFormatUnsupportedError for rows of another form.
     """
-    status = path.stat()
-    text = path.read_bytes()
-    rows = list(_rows(text))
-    if rows and not _is_json(rows[-1].text):
-        rows.pop()
-    if not rows:
+    with path.open("rb") as file:
+        status = os.fstat(file.fileno())
+        text = _Text(path, session_id, start)
+        for line in file:
+            text.take(line)
+    if text.header is None:
         return None
-    header = read_header(path, rows[0].text)
-    if header.id != session_id:
-        raise SessionCorruptionError(str(path), "line 1", f"this is session {header.id!r}")
-    events = tuple(_event(path, row, seq) for seq, row in enumerate(rows[1:]) if seq >= start)
-    last = rows[-1]
-    torn = last.end < len(text)
-    return LogText(header, events, last.end, torn, last.terminated, revision(status))
+    return LogText(
+        text.header,
+        text.events.events,
+        text.whole,
+        text.whole < text.end,
+        text.terminated,
+        revision(status),
+    )
 
 
 def read_header(path: Path, row: bytes) -> SessionHeader:
@@ -73,48 +76,61 @@ def revision(status: os.stat_result) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    number: int
-    end: int
-    text: bytes
-    terminated: bool
+class _Text:
+    """A file as far as it was read. Only LF ends a line; a crash may leave NUL bytes.
 
+    A line that is no JSON is damage if another one follows, and else incomplete.
+    """
 
-def _rows(text: bytes) -> Iterator[_Row]:
-    """The lines that are not blank. Only LF ends a line; a crash may leave NUL bytes."""
-    number = start = 0
-    while start < len(text):
-        number += 1
-        stop = text.find(b"\n", start)
-        terminated = stop >= 0
-        end = stop + 1 if terminated else len(text)
-        row = text[start:end].strip(b" \t\r\n\0")
-        if row:
-            yield _Row(number, end, row, terminated)
-        start = end
+    def __init__(self, path: Path, session_id: str, start: int) -> None:
+        self.header: SessionHeader | None = None
+        self.events = LogReader(start)
+        self.end = self.whole = 0  # of all lines, and of those that are complete
+        self.terminated = True
+        self._path = path
+        self._session_id = session_id
+        self._number = 0
+        self._before = start  # events that are not asked for
+        self._damage: SessionCorruptionError | None = None
 
+    def take(self, line: bytes) -> None:
+        self._number += 1
+        self.end += len(line)
+        row = line.strip(_PADDING)
+        if not row:
+            return
+        if self._damage is not None:
+            raise self._damage
+        try:
+            if self.header is None:
+                self._take_header(row)
+            elif self._before:
+                self._before -= 1
+            else:
+                self.events.add(row)
+        except UnreadableRowError as error:
+            self._damage = self._damaged(str(error))
+        except MisplacedEventError as error:
+            raise self._damaged(str(error)) from None
+        except (InvalidEventError, LosslessJsonError) as error:
+            place = f"line {self._number}"
+            raise SessionFormatUnsupportedError(str(self._path), place, str(error)) from None
+        else:
+            self.whole = self.end
+            self.terminated = line.endswith(b"\n")
 
-def _event(path: Path, row: _Row, seq: int) -> SessionEvent:
-    place = f"line {row.number}"
-    try:
-        event = event_from_json(row.text)
-    except (InvalidEventError, LosslessJsonError) as error:
-        if _is_json(row.text):
-            raise SessionFormatUnsupportedError(str(path), place, str(error)) from None
-        raise SessionCorruptionError(str(path), place, str(error)) from None
-    if event.seq != seq:
-        reason = f"seq {event.seq} stands where {seq} is next"
-        raise SessionCorruptionError(str(path), place, reason)
-    return event
+    def _take_header(self, row: bytes) -> None:
+        try:
+            self.header = read_header(self._path, row)
+        except SessionCorruptionError as damage:
+            self._damage = damage
+            return
+        if self.header.id != self._session_id:
+            raise self._damaged(f"this is session {self.header.id!r}")
 
-
-def _is_json(row: bytes) -> bool:
-    try:
-        from_json(row.removeprefix(_BOM))
-    except ValueError:
-        return False
-    return True
+    def _damaged(self, reason: str) -> SessionCorruptionError:
+        return SessionCorruptionError(str(self._path), f"line {self._number}", reason)
 
 
 _BOM: Final = b"\xef\xbb\xbf"
+_PADDING: Final = b" \t\r\n\0"

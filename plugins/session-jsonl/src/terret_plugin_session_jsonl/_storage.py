@@ -1,5 +1,5 @@
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -8,20 +8,18 @@ import anyio
 from pydantic_core import to_json
 
 from terret_sessions import (
-    SessionCorruptionError,
     SessionEvent,
-    SessionFormatUnsupportedError,
     SessionHeader,
     SessionSnapshot,
     SessionStorage,
     StoredLog,
     event_row,
 )
+from terret_sessions.storage import BlockingCalls, file_name
 
 from ._files import LOG_NAME, LogFile
-from ._names import folder_name
-from ._reading import read_header, read_log, revision
-from ._threads import Threads
+from ._listing import snapshots
+from ._reading import read_log, revision
 
 T = TypeVar("T")
 Fsync = Literal["flush", "always", "never"]
@@ -37,7 +35,7 @@ class JsonlStorage(SessionStorage):
 
     def __init__(self, root: Path, *, fsync: Fsync = "flush", grace: float = 10.0) -> None:
         self._root = root
-        self._threads = Threads(grace=grace)
+        self._threads = BlockingCalls(grace=grace)
         self._fsync = fsync
         self._files: dict[str, LogFile] = {}
 
@@ -66,7 +64,7 @@ class JsonlStorage(SessionStorage):
         status = await self._reading(self._path(id).stat)
         return None if status is None else revision(status)
 
-    async def load_stored_from(self, id: str, seq: int) -> tuple[SessionEvent, ...] | None:
+    async def load_stored_from(self, id: str, seq: int) -> Sequence[SessionEvent] | None:
         log = await self._reading(partial(read_log, self._path(id), id, start=seq))
         return None if log is None else log.events
 
@@ -97,8 +95,11 @@ class JsonlStorage(SessionStorage):
         if self._fsync != "never":
             await self._threads.run(self._files[id].sync)
 
+    async def delete(self, id: str) -> None:
+        await self._threads.run(self._files[id].delete)
+
     async def list(self) -> tuple[SessionSnapshot, ...]:
-        found = await self._threads.run(lambda: tuple(_snapshots(self._root)))
+        found = await self._threads.run(lambda: tuple(snapshots(self._root)))
         return tuple(sorted(found, key=lambda each: (each.header.created_at, each.header.id)))
 
     async def close(self) -> None:
@@ -122,7 +123,7 @@ class JsonlStorage(SessionStorage):
             return None
 
     def _folder(self, id: str) -> Path:
-        return self._root / folder_name(id)
+        return self._root / file_name(id)
 
     def _path(self, id: str) -> Path:
         return self._folder(id) / LOG_NAME
@@ -134,21 +135,6 @@ async def _add_rows(rows: bytearray, events: Sequence[SessionEvent]) -> None:
         rows += b"\n"
         if not count % _ROWS_AT_ONCE:  # a large seed must not hold up everybody else
             await anyio.lowlevel.checkpoint()
-
-
-def _snapshots(root: Path) -> Iterator[SessionSnapshot]:
-    """What can be listed; one bad file does not hide the others."""
-    for path in root.glob(f"*/{LOG_NAME}"):
-        with path.open("rb") as file:
-            row, status = file.readline(), path.stat()
-        if len(row) == status.st_size:
-            continue  # a crash kept the events from the disk
-        try:
-            header = read_header(path, row)
-        except (SessionCorruptionError, SessionFormatUnsupportedError) as error:
-            log.warning("session left out of the list: %s", error)
-        else:
-            yield SessionSnapshot(header, revision(status))
 
 
 log = logging.getLogger(__name__)

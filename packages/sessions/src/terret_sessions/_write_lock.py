@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from terret_sessions import SessionLockedError
+from ._errors import SessionLockedError
 
 if sys.platform == "win32":
     import msvcrt

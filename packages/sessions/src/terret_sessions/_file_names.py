@@ -5,8 +5,8 @@ _MAX_LENGTH: Final = 120
 _SAFE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-def folder_name(session_id: str) -> str:
-    """The name of a session's directory: one path segment, distinct for distinct ids.
+def file_name(session_id: str) -> str:
+    """A name for the file or folder of a session: one path segment, distinct for distinct ids.
 
     Bytes other than `A-Za-z0-9._-` are percent-encoded. A digest follows where a file system could
     confuse names: long ones, those with upper case, and those that begin or end with a dot.

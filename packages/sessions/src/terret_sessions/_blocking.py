@@ -1,24 +1,22 @@
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 T = TypeVar("T")
 
-MAX_THREADS: Final = 8
 
-
-class Threads:
-    """Runs blocking calls in threads of its own limit.
+class BlockingCalls:
+    """Runs blocking calls in at most `limit` threads of its own.
 
     A cancelled caller still waits for its call, for at most `grace` seconds; then the thread is
     left alone, and nobody learns what became of the call.
     """
 
-    def __init__(self, *, grace: float) -> None:
+    def __init__(self, *, grace: float = 10.0, limit: int = 8) -> None:
         self._grace = grace
-        self._limiter = CapacityLimiter(MAX_THREADS)
+        self._limiter = CapacityLimiter(limit)
 
     async def run(self, fn: Callable[[], T]) -> T:
         """Run `fn` and return what it returns, or raise what it raises."""
