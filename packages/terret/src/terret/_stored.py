@@ -1,6 +1,6 @@
 """`terret sessions`: what is stored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 import typer
@@ -88,7 +88,7 @@ def _clock(milliseconds: int) -> str:
     return moment.isoformat(sep=" ", timespec="seconds")
 
 
-def _transcript(events: tuple[SessionEvent, ...]) -> Iterator[str]:
+def _transcript(events: Iterable[SessionEvent]) -> Iterator[str]:
     for event in events:
         match event.view:
             case TurnStart(turn=turn):
