@@ -126,6 +126,16 @@ def test_one_claim_opens_a_turn_with_all_steering_and_one_prompt() -> None:
     assert texts(box.next_turn) == ["p2"]
 
 
+def test_a_message_that_was_claimed_may_come_again_without_waking() -> None:
+    """L-213: what it was sent for before does not count."""
+    box, _, _ = inbox()
+    first = message("first")
+    box.append("next-step", first, waking=True)
+    box.claim("next-step", 1)
+    box.append("next-step", first)
+    assert not box.wants_turn
+
+
 def test_restored_input_is_that_of_the_log() -> None:
     """L-034, A-001: next-step messages then no longer wake."""
     box, session, _ = inbox()

@@ -21,6 +21,7 @@ from terret_agents import (
     TurnAgent,
     TurnOutcome,
     agent_events,
+    current_initiator,
     hook,
     publish_agent,
     stored_session,
@@ -253,6 +254,25 @@ async def test_a_disposed_agent_frees_its_id() -> None:
                 handle.agent.send("hi")
         assert root[Agents].list() == ()
         assert root[Sessions].list() == ()
+
+
+async def test_a_driver_does_not_inherit_who_created_its_agent() -> None:
+    """L-304: also where a loop names no initiator itself."""
+    async with Container() as root:
+        await boot(root)
+        parent = bare(root, "parent")
+        with root[Agents].with_initiator(parent):
+            handle = await root[Agents].create(session_id="a")
+        seen: list[object] = []
+
+        async def look() -> None:
+            seen.append(current_initiator())
+
+        agent = handle.agent
+        assert isinstance(agent, Quiet)
+        await agent.spawn_driver(look).join()
+        assert seen == [None]
+        await handle.dispose()
 
 
 async def test_options_reach_the_agent() -> None:

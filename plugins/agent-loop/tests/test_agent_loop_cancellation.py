@@ -23,11 +23,12 @@ from terret_agents import (
     StatusChange,
     hook,
 )
-from terret_llm import GenerateOptions
+from terret_llm import GenerateOptions, PluginSource, create_user_message
 from terret_sessions import (
     EVENT,
     FLUSH,
     Aborted,
+    AssistantChunk,
     AssistantMessage,
     Completed,
     Session,
@@ -49,7 +50,7 @@ from terret_testing import (
     script,
     think,
 )
-from terret_tools import Tools, tool
+from terret_tools import ToolRun, Tools, tool
 
 
 @tool
@@ -141,6 +142,37 @@ async def test_removing_the_latched_message_suppresses_the_replay() -> None:
         late = h.agent.send("replacement")
         assert h.agent.inbox.remove(late.id)
         await h.agent.when_idle()
+        assert count(h, TurnStart) == 1
+
+
+async def test_a_cleared_latch_is_not_revived_by_contexts_that_come_later() -> None:
+    """L-084, L-127: the turn is drained, its contexts stay parked."""
+    async with running_harness(model=script(call("slow"))) as h:
+        running, ending, released = anyio.Event(), anyio.Event(), anyio.Event()
+
+        @tool
+        async def slow(run: ToolRun) -> str:
+            """End slowly and leave a note."""
+            running.set()
+            try:
+                await anyio.Event().wait()
+                return "never"
+            finally:
+                with anyio.CancelScope(shield=True):
+                    ending.set()
+                    await released.wait()
+                    run.defer_context(create_user_message("note", PluginSource("slow")))
+
+        h.ctx[Tools].register(slow)
+        h.agent.send("a")
+        await running.wait()
+        h.agent.cancel(USER)
+        await ending.wait()
+        h.agent.send("replacement")
+        h.agent.cancel(USER)
+        released.set()
+        await h.agent.when_idle()
+        assert [m.text for m in h.agent.inbox.next_step] == ["note"]
         assert count(h, TurnStart) == 1
 
 
@@ -444,6 +476,7 @@ async def test_leaving_a_stream_early_closes_it_in_the_turns_task_before_the_ste
         cancel_on(h, "assistant/chunk")
         await h.send("go")
         assert closed == [(True, "assistant/chunk")]
+        assert count(h, AssistantChunk) == 1
         assert h.turn_end == Aborted(USER)
 
 

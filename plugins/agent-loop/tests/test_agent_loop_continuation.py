@@ -25,10 +25,12 @@ from terret_sessions import (
     Completed,
     Denied,
     Errored,
+    InboxSpliced,
     MaxSteps,
     MaxTokens,
     Session,
     StepStart,
+    TurnEnd,
     TurnStart,
 )
 from terret_testing import Harness, call, pause, reply, running_harness, say, script
@@ -203,6 +205,10 @@ async def test_turn_stop_ends_the_turn_and_discards_next_step_input_only() -> No
             "user: go", "call: ping {}", "result: pong", "user: kept", "assistant: next"
         )
         assert not h.agent.inbox.has_pending
+        end = next(event.seq for event in h.events if isinstance(event.view, TurnEnd))
+        discard = h.events[end - 1].view
+        assert isinstance(discard, InboxSpliced)
+        assert (discard.target, discard.outcome) == ("next-step", "canceled")
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ from terret_sessions import (
 )
 from terret_sessions import (
     EVENT,
+    FLUSH,
     Aborted,
     Completed,
     Session,
@@ -217,6 +218,8 @@ async def test_a_publication_that_is_refused_midway_pairs_its_announcements(
     async with running_harness() as h:
         ctx = await owner(h)
         seen: list[str] = []
+        started: list[SessionStart] = []
+        h.ctx.on(SESSION_START, started.append)
         h.ctx.on(AGENT_DISPOSED, lambda payload: seen.append("agent/disposed"))
         h.ctx.on("session/disposed", lambda session: seen.append("session/disposed"))
 
@@ -234,6 +237,7 @@ async def test_a_publication_that_is_refused_midway_pairs_its_announcements(
                 await create(ctx)
         agent_announced = event != "session/created"
         assert seen == ["agent/disposed"] * agent_announced + ["session/disposed"]
+        assert len(started) == (event == "agent/session-start")
         assert (h.ctx[Agents].get("b"), h.ctx[Sessions].get("b")) == (None, None)
 
 
@@ -491,6 +495,27 @@ async def test_cancelling_the_drivers_task_from_outside_closes_the_log() -> None
         await handle.dispose()
 
 
+async def test_the_flush_after_a_turn_is_not_cut_short_by_a_teardown() -> None:
+    """L-180, L-219: what the turn wrote becomes durable."""
+    async with running_harness(model=script(say("x"))) as h:
+        handle = await create(h.ctx)
+        flushing, flushed = anyio.Event(), anyio.Event()
+
+        async def flush(session: Session) -> None:
+            flushing.set()
+            for _ in range(10):
+                await anyio.lowlevel.checkpoint()
+            flushed.set()
+
+        h.ctx.on(FLUSH, flush)
+        handle.agent.send("go")
+        await flushing.wait()
+        await handle.agent.ctx.fiber.dispose()
+        assert flushed.is_set()
+        assert end_of(handle.agent) == Completed()
+        await handle.dispose()
+
+
 async def test_a_waking_send_during_session_start_runs_after_publication() -> None:
     """L-225: queued and latched until then."""
     async with running_harness(model=script(say("x"))) as h:
@@ -505,6 +530,58 @@ async def test_a_waking_send_during_session_start_runs_after_publication() -> No
         await handle.agent.when_idle()
         assert statuses == ["idle"]
         assert end_of(handle.agent) == Completed()
+
+
+async def test_a_wake_of_session_start_that_lost_its_input_is_forgotten() -> None:
+    """L-225, L-021: context that is injected later opens no turn."""
+    async with running_harness(model=script(say("x"))) as h:
+        h.ctx.once(SESSION_START, lambda e: e.agent.inbox.remove(e.agent.send("never mind").id))
+        async with await create(h.ctx) as handle:
+            agent = handle.agent
+            agent.send("go")
+            agent.inject("context")
+            h.model.add(say("y"))
+            await agent.when_idle()
+            agent.inject("more")
+            await agent.when_idle()
+            turns = [e for e in agent.session.events if isinstance(e.view, TurnStart)]
+            assert len(turns) == 1
+            assert [m.text for m in agent.inbox.next_step] == ["more"]
+
+
+async def test_nothing_is_latched_or_replayed_for_an_agent_that_ends() -> None:
+    """L-310: after the cause `disposed`, and when an owner stops before convergence."""
+    async with running_harness(model=script(reply(pause("p")), reply(pause("q")))) as h:
+        h.agent.send("a")
+        await h.model.reached("p")
+        h.agent.cancel(DISPOSED, keep_inbox=True)
+        h.agent.send("not latched")
+        await h.agent.when_idle()
+        assert [m.text for m in h.agent.inbox.next_turn] == ["not latched"]
+
+        ctx = await owner(h)
+        handle = await create(ctx)
+        statuses: list[str] = []
+        h.ctx.on(STATUS, lambda change: statuses.append(change.status))
+        handle.agent.send("a")
+        await h.model.reached("q")
+        handle.agent.cancel(USER)
+        handle.agent.send("latched")
+        ctx.fiber.retire()
+        await handle.agent.when_idle()
+        assert statuses == ["running", "idle"]
+
+
+async def test_an_agent_whose_scope_was_disposed_accepts_nothing() -> None:
+    """L-301: although no teardown has begun."""
+    async with running_harness() as h:
+        handle = await create(h.ctx)
+        agent = handle.agent
+        await agent.ctx.fiber.dispose()
+        with pytest.raises(AgentDisposedError):
+            agent.send("late")
+        assert len(agent.session.events) == 0
+        await handle.dispose()
 
 
 async def test_a_run_reentered_by_the_cancels_idle_transition_is_drained_first() -> None:

@@ -396,9 +396,9 @@ async def test_a_body_that_ended_before_the_cancel_is_committed_as_aborted() -> 
         assert observed == ["a", "b"]
 
 
-@pytest.mark.parametrize("returns", [False, True])
+@pytest.mark.parametrize("then", ["waits", "delegates", "allows"])
 async def test_a_cancel_during_pre_execute_skips_the_dispatch_and_starts_no_sibling(
-    returns: bool,
+    then: str,
 ) -> None:
     """L-122: also when the listener cancels and then allows."""
     async with running_harness(model=script(reply(call("a"), call("b")))) as h:
@@ -408,9 +408,9 @@ async def test_a_cancel_during_pre_execute_skips_the_dispatch_and_starts_no_sibl
 
         async def gate(call: ToolExec, call_next: Next[Decision]) -> Decision:
             h.agent.cancel(USER)
-            if not returns:
+            if then == "waits":
                 await anyio.sleep_forever()
-            return await call_next()
+            return Allow() if then == "allows" else await call_next()
 
         h.ctx.on(PRE_EXECUTE, gate)
         await h.send("go")

@@ -175,6 +175,7 @@ class TurnAgent(AgentBase):
     def _begin(self, activity: Activity) -> Activity:
         self._activity = activity
         self._settled = anyio.Event()
+        self._latched = False
         return activity
 
     def _become_idle(self) -> None:
@@ -190,7 +191,6 @@ class TurnAgent(AgentBase):
     def _replay_latched(self) -> None:
         admitted = not self.disposed and self.ctx.fiber.admits
         if self._latched and self._activity is None and admitted and self.inbox.has_pending:
-            self._latched = False
             self._wake(late=False)
 
     def _open_turn(self) -> None:
@@ -216,7 +216,6 @@ class TurnAgent(AgentBase):
                     if not await self._run_opened(claimed, self._activity):
                         break
                     self._activity = Activity()
-                    self._latched = False
                     self._open_turn()
         except Exception as error:
             self._report(error)

@@ -51,7 +51,7 @@ class Answer:
     def keep_interrupted(self) -> None:
         """Logs what a person saw of an answer that was cut off, if that is anything."""
         blocks = self._assembler.interrupted_blocks()
-        if blocks and not self.finish.failed:
+        if blocks:
             request = self.request
             message = create_assistant_message(blocks, request.provider, request.model)
             self.log(message, interrupted=True)

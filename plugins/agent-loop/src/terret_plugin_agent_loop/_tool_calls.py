@@ -115,10 +115,9 @@ class _Calls:
         await self._stages.prepare(slot.invocation)
         if slot.invocation.outcome is not None:
             slot.is_filled = True
-            return
-        await self._agent.check()
-        self._in_flight += 1
-        bodies.start_soon(self._run_body, slot, name=f"tool {slot.block.name}")
+        else:
+            self._in_flight += 1
+            bodies.start_soon(self._run_body, slot, name=f"tool {slot.block.name}")
 
     async def _run_body(self, slot: _Slot) -> None:
         try:
