@@ -538,15 +538,12 @@ async def test_a_wake_of_session_start_that_lost_its_input_is_forgotten() -> Non
         h.ctx.once(SESSION_START, lambda e: e.agent.inbox.remove(e.agent.send("never mind").id))
         async with await create(h.ctx) as handle:
             agent = handle.agent
+            h.ctx.once(FLUSH, lambda session: agent.inject("late context"))
             agent.send("go")
-            agent.inject("context")
-            h.model.add(say("y"))
-            await agent.when_idle()
-            agent.inject("more")
             await agent.when_idle()
             turns = [e for e in agent.session.events if isinstance(e.view, TurnStart)]
             assert len(turns) == 1
-            assert [m.text for m in agent.inbox.next_step] == ["more"]
+            assert [m.text for m in agent.inbox.next_step] == ["late context"]
 
 
 async def test_nothing_is_latched_or_replayed_for_an_agent_that_ends() -> None:
