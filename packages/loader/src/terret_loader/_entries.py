@@ -20,10 +20,17 @@ class EntryFields(Config):
     """What an entry says of itself beside its configuration."""
 
     use: str | None = Field(default=None, min_length=1)
+    """What to load, by default what has the name of the id: an installed plugin, `pkg.mod:attr`, or
+    a file `./x.py`, `./x.py:attr` relative to this one."""
     enabled: bool = True
+    """`false` keeps it from being loaded; on a group it covers all below."""
     optional: bool = False
+    """`true` lets the harness start without it; on a group it covers all below."""
     inject: dict[str, bool] = Field(default={})
+    """Services it waits for beside those of the plugin, as `key: true`."""
     isolate: dict[str, bool | str] = Field(default={})
+    """Services that it has of its own: `key: true` for this entry alone, or `key: label` for all
+    with the label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

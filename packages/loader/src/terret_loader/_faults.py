@@ -34,14 +34,16 @@ class Source:
     """Its place among the sources of one document."""
     positions: bool = True
     """Whether line and column mean something to the reader."""
+    preset: str = ""
+    """The name by which `extends` found it, if it is a preset."""
 
     @classmethod
-    def of_file(cls, path: Path, *, order: int = 0) -> "Source":
+    def of_file(cls, path: Path, *, order: int = 0, preset: str = "") -> "Source":
         """Makes the source of a file, named as seen from the working directory."""
         absolute = Path(os.path.abspath(path))
         below = absolute.is_relative_to(Path.cwd())
         label = absolute.relative_to(Path.cwd()) if below else absolute
-        return cls(label=str(label), folder=absolute.parent, order=order)
+        return cls(label=str(label), folder=absolute.parent, order=order, preset=preset)
 
     @property
     def whole(self) -> "Origin":

@@ -19,6 +19,11 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 _MARK: Final = re.compile(r"\$(?:\$|\{([^}]*)(\}?))")
 
 
+def marks(text: str) -> list[str]:
+    """Gives what stands between the braces of each `${...}` in a text."""
+    return [mark[1] for mark in _MARK.finditer(text) if mark[1] is not None]
+
+
 class Interpolated(str):
     """Text that came from outside the document. Its `repr` is its source, never its value."""
 

@@ -15,6 +15,7 @@ from ._nodes import Node, Report, canonical
 from ._yaml import parse, read_document
 
 _TOP_KEYS: Final = ("extends", "plugins")
+_ENDINGS: Final = (".yml", ".yaml")
 
 
 def merge(lower: Node | None, upper: Node, report: Report, warn: Report) -> Node:
@@ -60,12 +61,12 @@ class LayerReader:
         self._sources = sources
         self._report = report
 
-    def read(self, path: Path, chain: tuple[Path, ...] = ()) -> list[Node]:
+    def read(self, path: Path, chain: tuple[Path, ...] = (), preset: str = "") -> list[Node]:
         """Gives the layers of a file, lowest first, its own last."""
         path = Path(os.path.abspath(path))
         if path in self.files:
             return self.files[path]
-        source = Source.of_file(path, order=len(self.files))
+        source = Source.of_file(path, order=len(self.files), preset=preset)
         source = self._sources.setdefault(source, source)
         layers = self.files[path] = []
         root = read_document(path, source, self._report)
@@ -81,7 +82,8 @@ class LayerReader:
                 circle = " -> ".join(p.name for p in (*chain, path, target))
                 self._report(node.fault(f"extends itself: {circle}"))
             else:
-                layers += self.read(target, (*chain, path))
+                preset = "" if str(node.value).endswith(_ENDINGS) else str(node.value)
+                layers += self.read(target, (*chain, path), preset)
         if (plugins := root.items.get("plugins")) is not None:
             layers.append(normalise(plugins, self._report))
         return layers
@@ -100,7 +102,7 @@ class LayerReader:
         name = node.value
         if not isinstance(name, str):
             message = f"expected the name of a preset or a file, got {node.kind}"
-        elif name.endswith((".yml", ".yaml")):
+        elif name.endswith(_ENDINGS):
             target = Path(os.path.abspath(node.source.folder / name))
             if target.is_file():
                 return target

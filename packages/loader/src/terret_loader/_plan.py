@@ -17,7 +17,7 @@ from ._interpolation import Interpolation
 from ._merging import LayerReader, flag_layer, merge
 from ._nodes import Node, Report, canonical, same
 from ._resolving import Resolver
-from ._schema import settle, validate
+from ._validation import settle, validate
 
 _CONTENTS: Final = ("config", "plugins")
 _ENTRY: Final = Plugin(name="entry", body=lambda ctx, config: None, config=EntryFields)
@@ -30,6 +30,8 @@ class Plan:
     entries: tuple[Entry, ...] = ()
     faults: tuple[Fault, ...] = ()
     warnings: tuple[Fault, ...] = ()
+    folder: Path = Path()
+    """Where the relative paths of the document begin."""
     files: frozenset[Path] = frozenset()
     """The files it was made from, those of `${file:}` included."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
@@ -152,6 +154,7 @@ class _Pass:
         return Plan(
             entries=tuple(replace(e, plugin=None) if e.path in skipped else e for e in entries),
             faults=in_file_order(self.faults),
+            folder=self.checker.folder,
             files=frozenset().union(*(entry.files for entry in entries)),
             secrets=frozenset(self.secrets),
         )

@@ -5,9 +5,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from pydantic import SecretBytes, SecretStr
+from pydantic import Secret, SecretBytes, SecretStr
 
-_HIDDEN: Final = "[redacted]"
+SECRETS: Final = (SecretStr, SecretBytes, Secret)
+"""The types of values that are never shown."""
+HIDDEN: Final = "[redacted]"
+"""What is shown in their place."""
+
 _SECRET_KEY: Final = re.compile(r"(apikey|token|secret|password|authorization|cookie)$")
 _MIN_SECRET: Final = 8
 _MAX_TEXT: Final = 2_000
@@ -45,18 +49,23 @@ class Records:
     def _value(self, key: str, value: object) -> object:
         if value is None or isinstance(value, bool | int | float):
             return value
-        if isinstance(value, SecretStr | SecretBytes):
-            return _HIDDEN
+        if isinstance(value, SECRETS):
+            return HIDDEN
         if isinstance(value, Mapping):
             return {str(name): self._value(str(name), item) for name, item in value.items()}
         if isinstance(value, list | tuple):
             return [self._value(key, item) for item in value]
-        if isinstance(value, str) and _SECRET_KEY.search(re.sub(r"[-_]", "", key).lower()):
-            return _HIDDEN
+        if isinstance(value, str) and is_secret_key(key):
+            return HIDDEN
         return self._text(value if isinstance(value, str) else _shown(value))
 
     def _text(self, text: str) -> str:
-        return self._pattern.sub(_HIDDEN, text) if self._pattern else text
+        return self._pattern.sub(HIDDEN, text) if self._pattern else text
+
+
+def is_secret_key(key: str) -> bool:
+    """Whether a text under this key is a secret, to go by the key."""
+    return _SECRET_KEY.search(re.sub(r"[-_]", "", key).lower()) is not None
 
 
 def _shown(value: object) -> str:

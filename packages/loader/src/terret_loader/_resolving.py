@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -17,6 +18,12 @@ from ._host import Hooks, InstalledPlugin, installed_plugins
 
 class UseError(TerretError):
     """A `use` leads to no plugin."""
+
+
+def file_of(use: str) -> str | None:
+    """Gives the file of a `use` such as `./jira.py:plugin`, `None` if it names no file."""
+    match = re.fullmatch(r"((?:\.{0,2}/)?[^:]*\.py|\.{0,2}/[^:]*)(?::\w+)?", use)
+    return match and match[1]
 
 
 class Resolver:
@@ -64,9 +71,11 @@ class Resolver:
             raise UseError(f"{use}: {error}") from error
 
     def _object(self, use: str, base: Path, known: Iterable[str]) -> object:
-        file = re.fullmatch(r"((?:\.{0,2}/)?[^:]*\.py|\.{0,2}/[^:]*)(?::(\w+))?", use)
-        if file is not None:
-            return _attribute(self._file_module(use, base / file[1]), file[2], use)
+        if (file := file_of(use)) is not None:
+            name = use[len(file) + 1 :] or None
+            return _attribute(
+                self._file_module(use, Path(os.path.normpath(base / file))), name, use
+            )
         if use in self._installed:
             return self._entry_point(use)
         if (found := self._hooks.resolve("use", use, base)) is not None:

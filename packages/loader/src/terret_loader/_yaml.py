@@ -73,8 +73,8 @@ def parse(
     return None
 
 
-class _Scalars:
-    """The scalars of YAML 1.2, for both parsers of PyYAML."""
+class CoreScalars:
+    """The scalars of YAML 1.2, for what PyYAML reads and writes."""
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
         if kind is not yaml.ScalarNode:
@@ -83,11 +83,11 @@ class _Scalars:
         return f"{_TAG}{match.lastgroup}" if match else _STR
 
 
-class _Composer(_Scalars, yaml.BaseLoader):
+class _Composer(CoreScalars, yaml.BaseLoader):
     """PyYAML up to its node graph."""
 
 
-class _FastComposer(_Scalars, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+class _FastComposer(CoreScalars, getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
     """The same by libyaml, which takes a tenth of the time, where PyYAML was built with it."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from terret_context import ConfigError, ConfigFault, Plugin, did_you_mean
 
@@ -14,6 +14,7 @@ from ._entries import ENTRY_KEYS
 from ._faults import Fault
 from ._interpolation import Interpolated
 from ._nodes import Node, Report, canonical, child_path
+from ._records import SECRETS
 
 
 def validate(plugin: Plugin, node: Node, config: object, report: Report) -> BaseModel | None:
@@ -65,7 +66,7 @@ def _members(
 
 
 def _settled(value: object, given: object, node: Node, secrets: set[str]) -> object:
-    if isinstance(value, SecretStr) and isinstance(given, Interpolated):
+    if isinstance(value, SECRETS) and isinstance(given, Interpolated):
         secrets.update((str(given), *given.parts))
     elif isinstance(value, PurePath) and isinstance(given, str):
         return _absolute(node.source.folder, value)
