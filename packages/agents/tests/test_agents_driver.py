@@ -1,3 +1,4 @@
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,7 +15,8 @@ from terret_agents import (
     MaintenanceAbortedError,
 )
 from terret_sessions import Completed, TurnStart
-from terret_testing import Harness, pause, reply, running_harness, say, script
+from terret_testing import Harness, call, pause, reply, running_harness, say, script
+from terret_tools import Tools, tool
 
 
 class Job:
@@ -151,3 +153,27 @@ async def test_waiters_return_together_and_at_once_when_idle() -> None:
             assert returned == []
             h.model.release("p")
         assert returned == [1, 1]
+
+
+async def test_a_turn_leaves_no_reference_cycles() -> None:
+    """L-226: nothing of a turn waits for the cyclic garbage collector."""
+    model = script()
+    for _ in range(3):
+        model.add(reply(call("ping"), call("ping")), say("x"))
+    async with running_harness(model=model) as h:
+
+        @tool(is_concurrency_safe=lambda arguments: True)
+        async def ping() -> str:
+            """Ping."""
+            return "pong"
+
+        h.ctx[Tools].register(ping)
+        await h.send("warm up")
+        gc.collect()
+        gc.disable()
+        try:
+            await h.send("a")
+            await h.send("b")
+            assert gc.collect() == 0
+        finally:
+            gc.enable()

@@ -276,3 +276,17 @@ async def test_a_start_that_the_teardown_interrupts_is_no_failed_start() -> None
         await root.settle()
         assert failures == []
         assert root[Agents].list() == ()
+
+
+async def test_configured_agents_may_be_known_without_being_started() -> None:
+    """L-200: with `autostart: false` on the entry `agents` whoever needs one starts it."""
+    async with Container() as root:
+        for each in (Llm, Sessions, SystemPrompt, (Agents, {"autostart": False}), Tools):
+            root.plugin(*each) if isinstance(each, tuple) else root.plugin(each)
+        root.plugin(AgentLoop, {"agents": [MAIN]})
+        root.provide(READY, True)
+        await root.settle()
+        agents = root[Agents]
+        assert ([entry.id for entry in agents.entries()], agents.list()) == (["main"], ())
+        started = await agents.start("main")
+        assert agents.named("main") is started
