@@ -29,7 +29,7 @@ class _Registration:
         self.announcing = False
         self.announced = False
         self.left = False
-        self.gone = anyio.Event()
+        self.gone: anyio.Event | None = None  # made by the first who waits
 
 
 class AgentsConfig(Config):
@@ -130,6 +130,7 @@ class Agents(Service, key="agents", config=AgentsConfig):
     async def released(self, agent_id: str) -> None:
         """Returns when no agent of that id is on its way out; at once if none is."""
         while (found := self._live.get(agent_id)) is not None and found.agent.disposed:
+            found.gone = found.gone or anyio.Event()
             await found.gone.wait()
 
     def set_factory(self, factory: AgentFactory) -> Effect:
@@ -257,10 +258,11 @@ class Agents(Service, key="agents", config=AgentsConfig):
 
     def _remove(self, registration: _Registration) -> None:
         agent = registration.agent
-        if registration.gone.is_set():
+        if self._live.get(agent.id) is not registration:
             return
         del self._live[agent.id]
-        registration.gone.set()
+        if registration.gone is not None:
+            registration.gone.set()
         if registration.announced:
             self.ctx.emit(AGENT_DISPOSED, AgentDisposed(agent))
 
