@@ -42,6 +42,7 @@ async def booted(
     *entries: dict[str, object],
     model: ScriptedModel | None = None,
     sessions: Path | None = None,
+    storage_last: bool = False,
 ) -> AsyncIterator[Container]:
     """A harness without its loader: services, the loop with these agents, then `ready`."""
 
@@ -52,9 +53,12 @@ async def booted(
     async with Container() as root:
         for each in (Llm, Sessions, log_invariants, SystemPrompt, Agents, Tools, scripted):
             root.plugin(each)
+        mounts: list[tuple[object, object]] = [(AgentLoop, {"agents": list(entries)})]
         if sessions is not None:
-            root.plugin(session_jsonl, {"root": str(sessions)})
-        root.plugin(AgentLoop, {"agents": list(entries)})
+            storage = (session_jsonl, {"root": str(sessions)})
+            mounts.insert(1 if storage_last else 0, storage)
+        for mount, config in mounts:
+            root.plugin(mount, config)
         await root.settle()
         assert root[Agents].list() == ()
         root.provide(READY, True)
@@ -229,10 +233,14 @@ async def test_the_loop_boots_from_yaml(tmp_path: Path) -> None:
         assert agent.options == AgentOptions(provider="local")
 
 
-async def test_a_turn_that_the_shutdown_aborts_is_stored_to_its_end(tmp_path: Path) -> None:
-    """L-195: the loop's agents end before the backend closes."""
+@pytest.mark.parametrize("storage_last", [False, True])
+async def test_a_turn_that_the_shutdown_aborts_is_stored_to_its_end(
+    tmp_path: Path, storage_last: bool
+) -> None:
+    """L-195: the loop's agents end before the backend closes, whatever the order of entries."""
     model = script(reply(pause("p"), say("x")))
-    async with booted({**MAIN, "sessionId": "s"}, model=model, sessions=tmp_path) as root:
+    exact = {**MAIN, "sessionId": "s"}
+    async with booted(exact, model=model, sessions=tmp_path, storage_last=storage_last) as root:
         agent = root[Agents].named("main")
         assert agent is not None
         agent.send("a")
