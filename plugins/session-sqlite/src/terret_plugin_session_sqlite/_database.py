@@ -1,0 +1,112 @@
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, TypeVar
+
+from terret_sessions import SessionCorruptionError, SessionFormatUnsupportedError
+
+T = TypeVar("T")
+
+BUSY_SECONDS: Final = 30.0
+"""How long a transaction of another process is waited for."""
+
+
+def query(path: Path, read: Callable[[sqlite3.Connection], T]) -> T | None:
+    """Read from one state of a database; None if there is none. Waits for no writer.
+
+    A connection lives for one query, so it never reads a file that was exchanged meanwhile.
+    """
+    if not path.exists():
+        return None
+    with named_errors(path), closing(_connect(path, "rw")) as db:  # the mode that reads a WAL
+        db.execute("PRAGMA query_only = 1")
+        db.execute("BEGIN")
+        return read(db) if _has_tables(path, db) else None
+
+
+def open_for_writing(path: Path) -> sqlite3.Connection:
+    """Open a database, and make it if there is none."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    db = _connect(path, "rwc")
+    try:
+        _has_tables(path, db)
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("BEGIN IMMEDIATE")
+        for statement in _SCHEMA:
+            db.execute(statement)
+        db.execute("COMMIT")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Say which file a failure of SQLite is about: damage, or a disk that does not do its part."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) in _DAMAGE:
+            raise SessionCorruptionError(str(path), "database", str(error)) from error
+        raise OSError(f"{path}: {error}") from error
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    db.text_factory = bytes
+    return db
+
+
+def _has_tables(path: Path, db: sqlite3.Connection) -> bool:
+    """Whether it is a database of ours or an empty file; raises for all others."""
+    ((application,),) = db.execute("PRAGMA application_id")
+    ((version,),) = db.execute("PRAGMA user_version")
+    ((tables,),) = db.execute("SELECT count(*) FROM sqlite_master")
+    if tables and application != _APPLICATION:
+        raise SessionFormatUnsupportedError(str(path), "database", "it is not one of Terret")
+    if tables and version != _VERSION:
+        reason = f"version {version} is not {_VERSION}"
+        raise SessionFormatUnsupportedError(str(path), "database", reason)
+    return bool(tables)
+
+
+_APPLICATION: Final = 0x54727274  # "Trrt"
+_VERSION: Final = 1
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_SCHEMA: Final = (
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_VERSION}",
+    """
+    CREATE TABLE IF NOT EXISTS sessions (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        next_seq INTEGER NOT NULL,
+        last_turn TEXT,
+        header TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS events (
+        session INTEGER NOT NULL REFERENCES sessions (key),
+        seq INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        PRIMARY KEY (session, seq)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS syncs (
+        count INTEGER NOT NULL
+    )
+    """,
+    "INSERT INTO syncs SELECT 0 WHERE NOT EXISTS (SELECT * FROM syncs)",
+)
