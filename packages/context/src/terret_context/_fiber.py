@@ -116,6 +116,7 @@ class Fiber:
     transition: Steps | None = None
     actor: Any = None
     awaits: "Fiber | None" = None
+    withdrawn: tuple[Binding, ...] = ()  # still used by somebody
     # failures
     error: Exception | None = None
     failed_generation = -1
@@ -227,7 +228,7 @@ class Fiber:
     def take_error(self, error: Exception, label: str) -> None:
         """Keeps what makes the fiber FAILED until its next generation."""
         self.error, self.failed_in = error, label
-        self.failed_generation = self.generation
+        self.failed_generation = self.generation if self.target is None else self.target[0]
         self.announced = False
 
     @property
@@ -385,6 +386,7 @@ class Fiber:
 
     def _raise_unless_active(self) -> None:
         if self.state is FAILED and self.error is not None:
+            self.announced = True
             raise PluginFailedError(str(self), self.failed_in, self.error)
         if self.state is DISPOSED:
             raise InactiveFiberError("become ready", str(self), self.state.value)

@@ -245,8 +245,7 @@ class Kernel(Register):
             if fiber.actor is not None:
                 fiber.actor.finish()
                 fiber.actor = None
-            if state is FAILED:
-                self.announce(fiber)
+            self.announce(fiber)
             self.report_failures(fiber)
             if state is DISPOSED:
                 self.forget(fiber)

@@ -47,13 +47,14 @@ class Lookup(View):
                 raise AttributeError(name)
             return self[wire_name(name)]
 
-    def __setattr__(self, name: str, value: object) -> None:
-        try:
-            super().__setattr__(name, value)
-        except AttributeError:
-            raise AttributeError(
-                f'cannot set "{name}" on a context; offer a service with `ctx.provide(key, value)`'
-            ) from None
+        def __setattr__(self, name, value):
+            try:
+                super().__setattr__(name, value)
+            except AttributeError:
+                raise AttributeError(
+                    f'cannot set "{name}" on a context; '
+                    "offer a service with `ctx.provide(key, value)`"
+                ) from None
 
     def _view(self, binding: Binding) -> Any:
         view = self._seen.get(binding)

@@ -6,7 +6,7 @@ from typing import Any
 from ._cycles import find_cycles, text_of
 from ._dispatch import Table, emit, select, silence
 from ._events import Event
-from ._fiber import UNLOADING, Fiber, FiberState
+from ._fiber import FAILED, UNLOADING, Fiber, FiberState
 from ._internal import (
     INTERNAL_SERVICE,
     INTERNAL_STATUS,
@@ -95,6 +95,9 @@ class Register(Keeper):
         self.forget_lookups()
         for fiber in self.table.dependents(binding.slot):
             self.touch(fiber)
+        if not binding.live:
+            for heir in self.table.declared(binding.slot):
+                self.touch(heir)
         offered = binding.offered and self.table.at(binding.slot) is binding
         if offered is not binding.announced:
             binding.announced = offered
@@ -135,13 +138,17 @@ class Register(Keeper):
         contain(self.tables, fiber, error, label)
 
     def announce(self, fiber: Fiber) -> None:
-        """Gives the error of a FAILED fiber to those who wait for it, to a batch, or to the log."""
+        """Gives the error of a fiber to those who wait for it, to a batch, or to the log.
+
+        Only the log is left if the fiber is not FAILED: it was loaded again, or disposed.
+        """
         if fiber.announced or fiber.error is None:
             return
         fiber.announced = True
-        if fiber.observers or self.fatal_error is not None:
+        failed = fiber.state is FAILED
+        if self.fatal_error is not None or (failed and fiber.observers):
             return
-        if self.failures is not None:
+        if failed and self.failures is not None:
             self.failures.append(fiber)
         else:
             self.report(fiber, fiber.error, fiber.failed_in)

@@ -128,8 +128,10 @@ class BindingTable:
         return binding
 
     def remove(self, binding: Binding) -> None:
+        fiber = binding.fiber
         binding.live = False
-        del self._bindings[binding.slot], binding.fiber.bindings[binding.slot]
+        del self._bindings[binding.slot], fiber.bindings[binding.slot]
+        fiber.withdrawn = tuple(one for one in (*fiber.withdrawn, binding) if one.consumers)
         self._changed(binding)
 
     def set_realms(self, changes: Iterable[tuple[RealmMap, Labels]]) -> tuple[Any, ...]:

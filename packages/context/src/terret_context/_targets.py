@@ -82,5 +82,9 @@ def providers_of(fiber: Fiber, key: str) -> Iterable[Fiber]:
 
 
 def _still_held(fiber: Fiber, key: str) -> bool:
-    binding = fiber.kernel.table.at(fiber.slot(key))
-    return binding is not None and binding.fiber is not fiber
+    """Whether a provider that is being disposed has a key that this fiber is to provide."""
+    slot = fiber.slot(key)
+    binding = fiber.kernel.table.at(slot)
+    return (binding is not None and binding.fiber is not fiber) or any(
+        other is not fiber and other.ends for other in fiber.kernel.table.declared(slot)
+    )

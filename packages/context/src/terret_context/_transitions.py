@@ -90,8 +90,8 @@ def unload(fiber: Fiber) -> Steps:
 
 
 def drain(fiber: Fiber) -> Steps:
-    """Waits until no fiber is bound to anything this one provides."""
-    for binding in tuple(fiber.bindings.values()):
+    """Waits until no fiber is bound to anything that this one provides, or did."""
+    for binding in (*fiber.bindings.values(), *fiber.withdrawn):
         while binding.consumers:
             yield next(iter(binding.consumers))
 
