@@ -1,12 +1,14 @@
 """One request and its answer over a real socket: what is sent, what comes back, how it ends."""
 
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 from anyio.abc import SocketAttribute
 
+from mounted_models import mounted_model
 from terret_llm import (
     BlockEnd,
     BlockStart,
@@ -21,6 +23,7 @@ from terret_llm import (
     TextDelta,
     create_user_message,
 )
+from terret_plugin_llm_openai import llm_openai
 from terret_testing import (
     FaultyModelServer,
     WireAnswer,
@@ -31,6 +34,7 @@ from terret_testing import (
     status_answer,
 )
 
+mounted = partial(mounted_model, llm_openai)
 STOP = FinishChunk(Finish.stop())
 HELLO = chat_answer("Hel", "lo")
 HELLO_CHUNKS = [
@@ -61,16 +65,14 @@ async def failure(llm: Llm) -> LlmFailure:
     return finish.finish.failure
 
 
-async def test_an_answer_streams_over_one_connection_for_all_requests(mounted: Any) -> None:
+async def test_an_answer_streams_over_one_connection_for_all_requests() -> None:
     async with FaultyModelServer(HELLO, HELLO, HELLO) as server, mounted(server) as llm:
         for _ in range(3):
             assert await collected(llm.stream(request())) == HELLO_CHUNKS
     assert server.connections == 1
 
 
-async def test_the_request_carries_path_key_and_settings(
-    mounted: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_request_carries_path_key_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """M-012, M-013: the key is trimmed, the user agent comes from the metadata."""
     monkeypatch.setenv("TEAM_KEY", " sk-1234567 \n")
     settings = {"temperature": 0.5, "topP": 0.9, "stop": ["END"], "extraBody": {"seed": 7}}
@@ -93,7 +95,7 @@ async def test_the_request_carries_path_key_and_settings(
     }
 
 
-async def test_a_request_beats_the_configured_defaults(mounted: Any) -> None:
+async def test_a_request_beats_the_configured_defaults() -> None:
     settings = {"temperature": 0.5, "stop": ["a"], "maxTokens": 9}
     async with FaultyModelServer(HELLO) as server, mounted(server, **settings) as llm:
         await collected(llm.stream(request(temperature=0.0, stop=("b",), max_tokens=5)))
@@ -101,7 +103,7 @@ async def test_a_request_beats_the_configured_defaults(mounted: Any) -> None:
     assert (sent["temperature"], sent["stop"], sent["max_tokens"]) == (0, ["b"], 5)
 
 
-async def test_session_and_purpose_are_sent_where_the_server_shall_know_them(mounted: Any) -> None:
+async def test_session_and_purpose_are_sent_where_the_server_shall_know_them() -> None:
     """M-073: in the headers that are configured, and in none by default."""
     named = {"sessionHeader": "X-Session", "purposeHeader": "x-purpose"}
     options = request(session_id="s1", purpose="compaction")
@@ -117,7 +119,7 @@ async def test_session_and_purpose_are_sent_where_the_server_shall_know_them(mou
     assert "s1" not in plain.headers.values()
 
 
-async def test_an_error_status_is_a_typed_failure_without_secrets(mounted: Any) -> None:
+async def test_an_error_status_is_a_typed_failure_without_secrets() -> None:
     """M-071, B-125: status, code, wait and request id; keys are removed from the text."""
     body = {"error": {"message": "slow down, my-own-key"}}
     answer = status_answer(429, body, retry_after="2", x_request_id="req-1")
@@ -131,7 +133,7 @@ async def test_an_error_status_is_a_typed_failure_without_secrets(mounted: Any) 
         )
 
 
-async def test_error_answers_do_not_use_up_connections(mounted: Any) -> None:
+async def test_error_answers_do_not_use_up_connections() -> None:
     """B-130: thirty refusals, then an answer, over one connection."""
     refusals = [status_answer(429)] * 30
     async with FaultyModelServer(*refusals, HELLO) as server, mounted(server) as llm:
@@ -141,9 +143,7 @@ async def test_error_answers_do_not_use_up_connections(mounted: Any) -> None:
     assert server.connections == 1
 
 
-async def test_a_refused_connection_is_a_transport_failure_that_names_the_host(
-    mounted: Any,
-) -> None:
+async def test_a_refused_connection_is_a_transport_failure_that_names_the_host() -> None:
     """M-050, B-133: nobody listens there."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra(SocketAttribute.local_port)
@@ -155,7 +155,7 @@ async def test_a_refused_connection_is_a_transport_failure_that_names_the_host(
 
 @pytest.mark.parametrize("spoilt", [BEGUN.hangs_up(), BEGUN.resets()])
 async def test_a_connection_that_breaks_is_a_transport_failure_after_the_text(
-    mounted: Any, spoilt: WireAnswer
+    spoilt: WireAnswer,
 ) -> None:
     """B-019, M-072: what came is delivered, the failure is not taken for the end."""
     async with FaultyModelServer(spoilt) as server, mounted(server) as llm:
@@ -166,22 +166,20 @@ async def test_a_connection_that_breaks_is_a_transport_failure_after_the_text(
     assert chunks[-1].finish.failure.code == "TRANSPORT"
 
 
-async def test_a_connection_that_breaks_after_the_finish_reason_does_no_harm(mounted: Any) -> None:
+async def test_a_connection_that_breaks_after_the_finish_reason_does_no_harm() -> None:
     """B-015: the model had said that it was done."""
     end = HELLO.body.index(b"data: [DONE]")
     async with FaultyModelServer(HELLO.hangs_up(end)) as server, mounted(server) as llm:
         assert await collected(llm.stream(request())) == HELLO_CHUNKS
 
 
-async def test_a_stream_that_just_ends_is_not_complete(mounted: Any) -> None:
+async def test_a_stream_that_just_ends_is_not_complete() -> None:
     """B-013: no finish reason, no end mark."""
     async with FaultyModelServer(BEGUN) as server, mounted(server) as llm:
         assert (await failure(llm)).code == "STREAM_CLOSED"
 
 
-async def test_the_end_mark_ends_the_stream_though_the_server_holds_the_connection(
-    mounted: Any,
-) -> None:
+async def test_the_end_mark_ends_the_stream_though_the_server_holds_the_connection() -> None:
     """B-016: the connection is closed, not waited for."""
     async with FaultyModelServer(HELLO.holds()) as server, mounted(server) as llm:
         assert await collected(llm.stream(request())) == HELLO_CHUNKS
@@ -200,7 +198,7 @@ async def test_the_end_mark_ends_the_stream_though_the_server_holds_the_connecti
     ],
 )
 async def test_silence_is_a_timeout_and_comments_do_not_break_it(
-    mounted: Any, answer: WireAnswer, text: str
+    answer: WireAnswer, text: str
 ) -> None:
     """B-017, B-018, M-072: before the answer, before its first event, in its middle, with pings."""
     limits = {"firstByteTimeout": 0.1, "idleTimeout": 0.1}
@@ -215,7 +213,7 @@ async def test_silence_is_a_timeout_and_comments_do_not_break_it(
     assert found.message.startswith(f"{server.host} sent nothing of an answer for 0.1 s")
 
 
-async def test_comments_keep_a_server_alive_that_has_not_begun(mounted: Any) -> None:
+async def test_comments_keep_a_server_alive_that_has_not_begun() -> None:
     """M-072: a busy server sends them while a request waits; the first output has a limit."""
     limits = {"firstByteTimeout": 0.3, "idleTimeout": 0.05}
     waiting = HELLO.holds(0, ping=b": keep-alive\n\n")
@@ -224,7 +222,7 @@ async def test_comments_keep_a_server_alive_that_has_not_begun(mounted: Any) -> 
     assert "for 0.3 s" in found.message
 
 
-async def test_a_whole_answer_may_have_a_limit(mounted: Any) -> None:
+async def test_a_whole_answer_may_have_a_limit() -> None:
     """B-018: a model that never stops, though it always says something."""
     more = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
     endless = BEGUN.holds(ping=more)
@@ -235,7 +233,7 @@ async def test_a_whole_answer_may_have_a_limit(mounted: Any) -> None:
 
 
 @pytest.mark.parametrize("seen", range(1, 7))
-async def test_leaving_after_any_chunk_closes_the_connection(mounted: Any, seen: int) -> None:
+async def test_leaving_after_any_chunk_closes_the_connection(seen: int) -> None:
     """M-130, B-131: the consumer closes, the server sees it, the next request works."""
     async with FaultyModelServer(BEGUN.holds(), HELLO) as server, mounted(server) as llm:
         async with aclosing(llm.stream(request())) as chunks:
@@ -249,9 +247,7 @@ async def test_leaving_after_any_chunk_closes_the_connection(mounted: Any, seen:
 @pytest.mark.parametrize(
     "answer", [silent_answer(), BEGUN.holds(0), BEGUN.holds(50), BEGUN.holds()]
 )
-async def test_cancelling_in_any_read_closes_the_connection(
-    mounted: Any, answer: WireAnswer
-) -> None:
+async def test_cancelling_in_any_read_closes_the_connection(answer: WireAnswer) -> None:
     """M-130, M-072: before the headers, before the first event, and between events."""
     scope = anyio.CancelScope()
 
@@ -273,7 +269,7 @@ async def test_cancelling_in_any_read_closes_the_connection(
             assert await collected(llm.stream(request())) == HELLO_CHUNKS
 
 
-async def test_two_hundred_answers_at_once_do_not_disturb_each_other(mounted: Any) -> None:
+async def test_two_hundred_answers_at_once_do_not_disturb_each_other() -> None:
     """Streams are spread over clients; each gets its own answer."""
 
     def echo(sent: WireRequest) -> WireAnswer:

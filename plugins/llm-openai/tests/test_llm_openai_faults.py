@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
 from fault_cases import CODES, FINISHES, ReplayServers, fault_cases
+from mounted_models import mounted_model
 from terret_llm import (
     BlockEnd,
     GenerateOptions,
@@ -18,7 +20,9 @@ from terret_llm import (
     UsageChunk,
     create_user_message,
 )
+from terret_plugin_llm_openai import llm_openai
 
+mounted = partial(mounted_model, llm_openai)
 CASES = fault_cases("oa-", "ds-", "mi-", "http-")
 PLANS = [(case, plan) for case in CASES for plan in case["serve"]["plan"]]
 needs_cases = pytest.mark.skipif(not CASES, reason="the fault cases are not here")
@@ -30,7 +34,7 @@ def servers() -> Iterator[ReplayServers]:
         yield servers
 
 
-async def replayed(mounted: Any, url: str, **config: Any) -> list[Any]:
+async def replayed(url: str, **config: Any) -> list[Any]:
     settings = {"baseUrl": url, "apiKey": "sk-test-SECRET1234", "idleTimeout": 0.3, **config}
     chunks: list[Any] = []
     async with mounted(**settings) as llm:
@@ -47,11 +51,11 @@ async def replayed(mounted: Any, url: str, **config: Any) -> list[Any]:
     ("case", "plan"), PLANS, ids=[f"{case['name']}-{plan}" for case, plan in PLANS]
 )
 async def test_a_fault_has_the_outcome_it_must_have(
-    case: dict[str, Any], plan: str, servers: ReplayServers, mounted: Any
+    case: dict[str, Any], plan: str, servers: ReplayServers
 ) -> None:
     """All B rows with a file of one response: text before a failure, calls, usage, the code."""
     chunks = await replayed(
-        mounted, f"{servers.url(plan)}/{case['name']}", inlineThink=case["name"] == "oa-think-split"
+        f"{servers.url(plan)}/{case['name']}", inlineThink=case["name"] == "oa-think-split"
     )
     expect = case["expect"]
     text = "".join(chunk.text for chunk in chunks if isinstance(chunk, TextDelta))

@@ -3,12 +3,14 @@
 import json
 import sys
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
+from mounted_models import mounted_model
 from terret_context import ConfigError, Container, PluginFailedError
 from terret_llm import (
     Chunk,
@@ -26,6 +28,7 @@ from terret_loader import open_harness
 from terret_plugin_llm_openai import OpenAiConfig, llm_openai
 from terret_testing import FaultyModelServer, WireAnswer, chat_answer, raw_answer, status_answer
 
+mounted = partial(mounted_model, llm_openai)
 HELLO = chat_answer("Hello")
 
 
@@ -54,7 +57,7 @@ def printing(folder: Path, *lines: str) -> str:
 
 
 async def test_a_missing_key_names_the_variable_and_the_way_out(
-    mounted: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """M-074: mounting works; the first request says what to do, before any I/O."""
     monkeypatch.setenv("TEAM_KEY", "  ")
@@ -65,7 +68,7 @@ async def test_a_missing_key_names_the_variable_and_the_way_out(
     assert "models.invalid" in found.message
 
 
-async def test_an_unusable_key_is_not_echoed(mounted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unusable_key_is_not_echoed(monkeypatch: pytest.MonkeyPatch) -> None:
     """M-012, M-074: the variable is named, the key is not."""
     monkeypatch.setenv("TEAM_KEY", "sk-sécret")
     async with mounted(base_url="https://models.invalid/v1", api_key_env="TEAM_KEY") as llm:
@@ -75,14 +78,14 @@ async def test_an_unusable_key_is_not_echoed(mounted: Any, monkeypatch: pytest.M
     assert "cret" not in found.message
 
 
-async def test_a_server_on_this_machine_needs_no_key(mounted: Any) -> None:
+async def test_a_server_on_this_machine_needs_no_key() -> None:
     async with FaultyModelServer(HELLO) as server, mounted(server, api_key_env="NO_KEY") as llm:
         await ask(llm)
     assert "authorization" not in server.requests[0].headers
 
 
 async def test_another_server_does_not_get_the_key_of_the_default_one(
-    mounted: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A base address without a variable means: no key."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
@@ -94,7 +97,7 @@ async def test_another_server_does_not_get_the_key_of_the_default_one(
 
 
 async def test_the_sources_of_a_key_have_an_order(
-    mounted: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """M-074: apiKey beats apiKeyCommand beats the environment."""
     monkeypatch.setenv("TEAM_KEY", "sk-environment")
@@ -113,12 +116,12 @@ async def test_the_sources_of_a_key_have_an_order(
 
 @pytest.mark.parametrize(("seconds", "runs"), [(0.0, 2), (60.0, 1)])
 async def test_a_command_is_run_for_each_request_or_its_key_is_kept_for_a_while(
-    mounted: Any, tmp_path: Path, seconds: float, runs: int
+    tmp_path: Path, seconds: float, runs: int
 ) -> None:
     """M-074: resolved once per stream."""
     log = tmp_path / "runs"
     command = printing(tmp_path, f"open({str(log)!r}, 'a').write('x')", "print('sk-1234567')")
-    settings = {"apiKeyCommand": command, "apiKeyTtl": seconds}
+    settings: dict[str, Any] = {"apiKeyCommand": command, "apiKeyTtl": seconds}
     async with FaultyModelServer(HELLO, HELLO) as server, mounted(server, **settings) as llm:
         await ask(llm)
         await ask(llm)
@@ -133,7 +136,7 @@ async def test_a_command_is_run_for_each_request_or_its_key_is_kept_for_a_while(
     ],
 )
 async def test_a_command_that_gives_no_key_is_named_and_what_it_printed_is_not(
-    mounted: Any, tmp_path: Path, lines: list[str], said: str
+    tmp_path: Path, lines: list[str], said: str
 ) -> None:
     async with mounted(
         baseUrl="http://models.invalid", apiKeyCommand=printing(tmp_path, *lines)
@@ -144,7 +147,7 @@ async def test_a_command_that_gives_no_key_is_named_and_what_it_printed_is_not(
     assert "SECRET" not in found.message
 
 
-async def test_a_command_that_does_not_exist_is_named(mounted: Any) -> None:
+async def test_a_command_that_does_not_exist_is_named() -> None:
     async with mounted(baseUrl="http://models.invalid", apiKeyCommand="no-such-program x") as llm:
         found = await failure(llm)
     assert (found.code, "'no-such-program' cannot be run" in found.message) == (
@@ -153,9 +156,9 @@ async def test_a_command_that_does_not_exist_is_named(mounted: Any) -> None:
     )
 
 
-async def test_the_configured_model_and_cap_are_the_defaults(mounted: Any) -> None:
+async def test_the_configured_model_and_cap_are_the_defaults() -> None:
     """M-026: an agent that names no model uses the one of the plugin."""
-    settings = {"model": "tiny", "maxTokens": 64, "contextWindow": 4096}
+    settings: dict[str, Any] = {"model": "tiny", "maxTokens": 64, "contextWindow": 4096}
     async with FaultyModelServer(models=("a",)) as server, mounted(server, **settings) as llm:
         call = await llm.prepare_call(LlmCallConfig(provider="openai"))
     assert (call.config.model, call.config.max_tokens) == ("tiny", 64)
@@ -163,9 +166,9 @@ async def test_the_configured_model_and_cap_are_the_defaults(mounted: Any) -> No
     assert call.context_window == 4096
 
 
-async def test_a_catalog_says_what_is_known_of_each_model(mounted: Any) -> None:
+async def test_a_catalog_says_what_is_known_of_each_model() -> None:
     """M-075: advice; other models can be used, with the limits of the server."""
-    settings = {
+    settings: dict[str, Any] = {
         "maxTokens": 10,
         "models": {
             "big": {"title": "Big", "contextWindow": 99, "reasoningEffort": "high"},
@@ -182,7 +185,7 @@ async def test_a_catalog_says_what_is_known_of_each_model(mounted: Any) -> None:
     assert other == ModelInfo(id="other", max_tokens=10)
 
 
-async def test_without_a_catalog_the_server_is_asked_for_its_models(mounted: Any) -> None:
+async def test_without_a_catalog_the_server_is_asked_for_its_models() -> None:
     """M-075: and its list limits nothing."""
     async with (
         FaultyModelServer(models=("a", "b")) as server,
@@ -192,7 +195,7 @@ async def test_without_a_catalog_the_server_is_asked_for_its_models(mounted: Any
     assert listed == (ModelInfo(id="a", context_window=7), ModelInfo(id="b", context_window=7))
 
 
-async def test_a_server_without_a_list_of_models_is_a_typed_failure(mounted: Any) -> None:
+async def test_a_server_without_a_list_of_models_is_a_typed_failure() -> None:
     async with mounted(baseUrl="http://127.0.0.1:9/v1") as llm:
         with pytest.raises(LlmError, match="cannot connect to 127") as raised:
             await llm.list_models("openai")
@@ -201,10 +204,10 @@ async def test_a_server_without_a_list_of_models_is_a_typed_failure(mounted: Any
 
 @pytest.mark.parametrize("direct", [True, False])
 async def test_an_effort_that_is_not_offered_is_refused_before_anything_is_sent(
-    mounted: Any, direct: bool
+    direct: bool,
 ) -> None:
     """M-064, M-065: a model on which thinking is locked off takes no other effort."""
-    locked = {"models": {"m": {"reasoningEfforts": ["off"]}}}
+    locked: dict[str, Any] = {"models": {"m": {"reasoningEfforts": ["off"]}}}
     async with FaultyModelServer() as server, mounted(server, **locked) as llm:
         if direct:
             found = (await failure(llm, reasoning_effort="high")).code
@@ -233,17 +236,17 @@ async def test_an_effort_that_is_not_offered_is_refused_before_anything_is_sent(
     ],
 )
 async def test_deepseek_is_told_how_much_to_think(
-    mounted: Any, asked: dict[str, Any], sent: dict[str, Any]
+    asked: dict[str, Any], sent: dict[str, Any]
 ) -> None:
     """M-064: a request beats the configured default, and titles need no thoughts."""
-    settings = {"preset": "deepseek", "reasoningEffort": "off"}
+    settings: dict[str, Any] = {"preset": "deepseek", "reasoningEffort": "off"}
     async with FaultyModelServer(HELLO) as server, mounted(server, **settings) as llm:
         await ask(llm, "deepseek", **asked)
     body = server.requests[0].json
     assert {key: body[key] for key in ("thinking", "reasoning_effort") if key in body} == sent
 
 
-async def test_an_effort_that_nobody_chose_is_not_sent(mounted: Any) -> None:
+async def test_an_effort_that_nobody_chose_is_not_sent() -> None:
     """M-064: unset is omitted."""
     async with FaultyModelServer(HELLO) as server, mounted(server, preset="deepseek") as llm:
         await ask(llm, "deepseek")
@@ -378,7 +381,7 @@ def test_the_address_tells_whether_the_server_is_here(url: str, loopback: bool) 
     ],
 )
 async def test_a_list_of_models_that_is_refused_or_garbled_is_a_typed_failure(
-    mounted: Any, answer: WireAnswer, code: str
+    answer: WireAnswer, code: str
 ) -> None:
     async with FaultyModelServer(models=answer) as server, mounted(server) as llm:
         with pytest.raises(LlmError) as raised:

@@ -1,5 +1,6 @@
 """Settings of plugins for model servers. Importing them imports no HTTP client."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -115,6 +116,16 @@ class ServerSettings(Config):
     """The proxy; unset: as the environment says, and none for servers on this machine."""
     retry: RetrySettings = RetrySettings()
     """When a failed request may be repeated, for the plugin `llm-retry`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keeps_keys_apart(cls, given: Any) -> Any:
+        """No server gets the key of another one: a further address has no key by default."""
+        if not isinstance(given, Mapping) or not {"base_url", "baseUrl"} & given.keys():
+            return given
+        return (
+            given if {"api_key_env", "apiKeyEnv"} & given.keys() else {**given, "api_key_env": ""}
+        )
 
     @field_validator("base_url")
     @classmethod

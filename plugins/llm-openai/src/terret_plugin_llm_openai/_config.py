@@ -54,7 +54,7 @@ class OpenAiConfig(ServerSettings):
         if preset is None:  # the field says what is wrong with it
             preset = PRESETS["openai"]
         if "preset" not in given and {"base_url", "baseUrl"} & given.keys():
-            preset = {"api_key_env": ""}  # no server gets the key of another one by default
+            preset = {}  # an address of its own is a plain server
         defaults = {"provider": name, **preset}
         left = {
             key: value

@@ -39,6 +39,7 @@ class _Server:
             "accept": "text/event-stream",
             "accept-encoding": "identity",
             "content-type": "application/json",
+            **wire.headers(),
         }
 
     def headers(self, key: str | None, request: GenerateOptions | None = None) -> dict[str, str]:

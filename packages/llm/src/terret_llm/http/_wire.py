@@ -32,6 +32,10 @@ class HttpWire(ABC, Generic[S, D]):
     def decoder(self, request: GenerateOptions, errors: ProviderErrors) -> D:
         """What turns the answer of a request into chunks."""
 
+    def headers(self) -> Mapping[str, str]:
+        """Headers of every request that the protocol asks for, with lower-case names."""
+        return {}
+
     @abstractmethod
     def key_headers(self, key: str) -> Mapping[str, str]:
         """The headers that carry the key."""

@@ -14,7 +14,7 @@ from ._json import parse_json
 _MAX_TEXT = 500
 
 _OVERFLOW = re.compile(
-    r"maximum context|context.?(length|window|size)|prompt is too long|input is too long"
+    r"maximum context|context.?(length|window|size|limit)|prompt is too long|input is too long"
     r"|too many (input )?tokens|exceeds? the (maximum|limit) .{0,40}tokens"
     r"|request entity too large",
     re.IGNORECASE,
@@ -26,7 +26,7 @@ _QUOTA = re.compile(
 )
 _MODEL = re.compile(
     r"model.{0,80}(not found|not exist|unknown|unsupported|not supported|not available)"
-    r"|(unknown|invalid|no such) model|model_not_found",
+    r"|(unknown|invalid|no such) model|model_not_found|not_found_error model:",
     re.IGNORECASE | re.DOTALL,
 )
 _BUSY = re.compile(
@@ -164,10 +164,10 @@ def _status_of(error: object) -> int | None:
 def _code_of_status(status: int, text: str) -> str:
     if status in (401, 403):
         return "AUTH"
-    if status == 402:
+    if status == 402 or (status in (400, 429) and _QUOTA.search(text)):
         return "QUOTA"
     if status == 429:
-        return "QUOTA" if _QUOTA.search(text) else "RATE_LIMIT"
+        return "RATE_LIMIT"
     if status in (408, 504):
         return "TIMEOUT"
     if status >= 500:

@@ -43,7 +43,7 @@ def object_text(arguments: str) -> str | None:
     if not stripped or stripped == "null":
         return "{}"
     try:
-        value = from_json(arguments)
+        value = from_json(arguments, allow_inf_nan=False)
     except ValueError:
         return None
     return arguments if isinstance(value, dict) else None
