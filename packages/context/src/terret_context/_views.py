@@ -19,6 +19,10 @@ class Viewable:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        if vars(cls).get("__slots__"):
+            raise PluginDefinitionError(
+                f"{cls.__name__} has __slots__, which views would not share; they share `__dict__`"
+            )
         for base in cls.__mro__:
             for name, value in vars(base).items():
                 if isinstance(value, cached_property):

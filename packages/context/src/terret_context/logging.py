@@ -1,5 +1,7 @@
 """The logger that each fiber binds once."""
 
+import logging
+from collections.abc import MutableMapping
 from typing import Any
 
 from ._fiber import Fiber
@@ -8,13 +10,22 @@ from ._fiber import Fiber
 def logger_for(fiber: Fiber) -> Any:
     """Returns the structlog logger of a fiber, bound to `plugin`, `entry` and `fiber` (uid).
 
-    structlog is imported here, on first use, since its developer output imports rich.
+    Its records go to the logger `terret` of Python's logging, with their data as attribute
+    `terret`. structlog is imported here, on first use, since its developer output imports rich.
     """
     if fiber.logger is None:
         import structlog
 
         entry = None if fiber.entry is None else str(fiber.entry)
-        fiber.logger = structlog.get_logger("terret").bind(
-            plugin=fiber.name, entry=entry, fiber=fiber.uid
-        )
+        fiber.logger = structlog.wrap_logger(
+            logging.getLogger("terret"),
+            processors=[structlog.contextvars.merge_contextvars, _as_arguments],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        ).bind(plugin=fiber.name, entry=entry, fiber=fiber.uid)
     return fiber.logger
+
+
+def _as_arguments(_: object, method: str, data: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Turns a record of structlog into the arguments of a logger of Python."""
+    event, error = data.pop("event", ""), data.pop("exc_info", None)
+    return {"msg": str(event), "exc_info": error, "extra": {"terret": dict(data)}}
