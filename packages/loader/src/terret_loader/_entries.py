@@ -52,6 +52,8 @@ class Entry:
     """The configuration with interpolated values: it may hold secrets."""
     inject: tuple[str, ...] = ()
     """Keys it needs beyond those of its plugin."""
+    own: tuple[tuple[str, str], ...] = ()
+    """Service keys that are isolated here, with the realm's label."""
     realms: tuple[tuple[str, str], ...] = ()
     """Service keys that are isolated here or in a group around it, with the realm's label."""
     files: frozenset[Path] = field(default=frozenset(), repr=False, compare=False)

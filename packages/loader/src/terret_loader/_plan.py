@@ -196,6 +196,7 @@ class _Pass:
             enabled=fields.enabled and outer.enabled,
             optional=fields.optional or outer.optional,
             inject=tuple(canonical(key) for key, wanted in fields.inject.items() if wanted),
+            own=tuple(isolated.items()),
             realms=tuple({**dict(outer.realms), **isolated}.items()),
         )
         if entry.group:

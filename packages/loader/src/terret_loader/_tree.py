@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from terret_context import Context, Fiber, FiberState
+from terret_context import Context, DuplicateServiceError, Fiber, FiberState
 
 from ._entries import Entry
 from ._faults import Fault, with_place
@@ -42,26 +42,28 @@ class Tree:
         self._views: dict[str, Context] = {}
 
     def follow(self, entries: Iterable[Entry]) -> Diff:
-        """Disposes, mounts and leaves alone what it must; updates are left to the caller."""
+        """Disposes, moves, mounts and leaves alone what it must; updates are left to the caller."""
         old, new = self.entries, {entry.path: entry for entry in entries}
         self.entries = new
         diff = Diff()
-        for path in [path for path in old if not _stays(old[path], new.get(path))]:
+        gone = [path for path in old if not _stays(old[path], new.get(path))]
+        for path in gone:
             self._drop(path)
             if path not in new:
                 diff.changes.append(EntryChange(None, old[path]))
+        self._move([new[path] for path in old.keys() - gone if old[path].own != new[path].own])
         for path, entry in new.items():
-            previous = old.get(path)
-            if entry.group and path not in self._views:
-                self._views[path] = self._view(entry)
-            if previous is not None and _same(entry, previous) and path not in self._refused:
+            previous, is_new = old.get(path), path not in self._views
+            if is_new:
+                self._views[path] = self._around(entry).with_realms(_labels(entry))
+            elif previous and _same(entry, previous) and path not in self._refused:
                 continue
             diff.changes.append(EntryChange(entry, previous))
             fiber = self.fibers.get(path)
-            if fiber is not None and not fiber.ends:
-                diff.updates.append((fiber, entry.config))
-            elif entry.plugin is not None:
+            if fiber is None or fiber.ends:
                 self._mount(entry)
+            elif previous is None or not _same_config(entry, previous):
+                diff.updates.append((fiber, entry.config))
         return diff
 
     def faults(self, explain: Callable[[Fiber], str]) -> Iterator[Fault]:
@@ -81,10 +83,11 @@ class Tree:
                 yield replace(fault, entry=path, optional=entry.optional, error=error)
 
     def _mount(self, entry: Entry) -> None:
-        assert entry.plugin is not None
+        if entry.plugin is None:
+            return
         self._refused.pop(entry.path, None)
         try:
-            self.fibers[entry.path] = self._view(entry).plugin(
+            self.fibers[entry.path] = self._views[entry.path].plugin(
                 entry.plugin, entry.config or None, inject=entry.inject, entry=entry
             )
         except Exception as error:  # a conflict with other plugins, or the veto of a mount check
@@ -97,26 +100,45 @@ class Tree:
         if fiber is not None:
             fiber.retire()
 
-    def _view(self, entry: Entry) -> Context:
-        """Gives the context that an entry is mounted in: that of its group, and its own realms."""
-        group = entry.path.rpartition("/")[0]
-        ctx = self._views.get(group, self._ctx)
-        around = dict(self.entries[group].realms) if group else {}
-        for key, label in entry.realms:
-            if around.get(key) != label:
-                ctx = ctx.isolate(key, None if label.startswith("#") else label)
-        return ctx
+    def _move(self, entries: list[Entry]) -> None:
+        """Gives running entries other realms."""
+        if not entries:
+            return
+        try:
+            self._ctx.root.set_realms({self._views[e.path]: _labels(e) for e in entries})
+        except DuplicateServiceError:
+            # What is on its way out still holds a place; it is free by the time they start again.
+            below = tuple(f"{entry.path}/" for entry in entries)
+            paths = [e.path for e in entries] + [p for p in self._views if p.startswith(below)]
+            for path in paths:
+                self._drop(path)
+
+    def _around(self, entry: Entry) -> Context:
+        """Gives the view of the group that an entry is in."""
+        return self._views.get(entry.path.rpartition("/")[0], self._ctx)
+
+
+def _labels(entry: Entry) -> dict[str, str | None]:
+    """Gives the realms of an entry itself; one without label is for nobody else."""
+    return {key: None if label.startswith("#") else label for key, label in entry.own}
 
 
 def _stays(old: Entry, new: Entry | None) -> bool:
-    """Whether a running entry needs no more than an update of its configuration."""
+    """Whether a running entry needs no more than another configuration and other realms."""
     if old == new or new is None:
         return new is not None
-    return replace(old, config=new.config, optional=new.optional) == new
+    if old.group and new.group:
+        return True
+    kept = replace(old, config=new.config, optional=new.optional, own=new.own, realms=new.realms)
+    return kept == new
 
 
 def _same(a: Entry, b: Entry) -> bool:
-    return a == b or (_stays(a, b) and _canonical(a.config) == _canonical(b.config))
+    return a == b or (a.own == b.own and _stays(a, b) and _same_config(a, b))
+
+
+def _same_config(a: Entry, b: Entry) -> bool:
+    return a.config == b.config or _canonical(a.config) == _canonical(b.config)
 
 
 def _canonical(value: object) -> object:

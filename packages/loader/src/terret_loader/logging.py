@@ -4,7 +4,7 @@ import json
 import logging as stdlib
 import sys
 import traceback
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
@@ -36,20 +36,8 @@ class LoggingConfig(Config):
 
 @plugin(name="logging", config=LoggingConfig, inject=(Loader,))
 def log_output(ctx: Context, config: LoggingConfig) -> Iterator[None]:
-    """Writes the records of structlog and of Python's logging to standard error."""
-    import structlog  # not on top: it imports rich, which nobody needs who only checks a harness
-
-    def last(_: object, method: str, record: MutableMapping[str, object]) -> str:
-        output.write(record)
-        raise structlog.DropEvent
-
-    output = _Output(config, ctx[Loader].records)
-    processors = structlog.get_config()["processors"]
-    replaced = processors[:]
-    # In place, because loggers that exist already hold this very list.
-    merge = structlog.contextvars.merge_contextvars
-    processors[:] = [merge, structlog.processors.add_log_level, last]
-    handler = _Handler(output)
+    """Writes the records of `ctx.logger` and of Python's logging to standard error."""
+    handler = _Handler(config, ctx[Loader].records)
     root = stdlib.getLogger()
     root.addHandler(handler)
     loggers = [stdlib.getLogger(name) for name in ("terret", *config.levels)]
@@ -60,25 +48,26 @@ def log_output(ctx: Context, config: LoggingConfig) -> Iterator[None]:
     for logger, level in zip(loggers, levels, strict=True):
         logger.setLevel(level)
     root.removeHandler(handler)
-    processors[:] = replaced
 
 
-class _Output:
+class _Handler(stdlib.Handler):
     """Cleans, keeps, filters and writes records."""
 
     def __init__(self, config: LoggingConfig, records: Records) -> None:
+        super().__init__()
         self._config = config
         self._records = records
         self._as_json = config.format == "json" or (
             config.format == "auto" and not sys.stderr.isatty()
         )
 
-    def write(self, record: MutableMapping[str, object]) -> None:
-        """Takes one record with its `event` and `level`."""
-        error = _error_in(record)
-        if error is not None:
-            record["exception"] = "".join(traceback.format_exception(error)).rstrip()
-        record["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    def emit(self, record: stdlib.LogRecord) -> None:
+        try:
+            self._write(_fields(record), record.exc_info and record.exc_info[1])
+        except Exception:
+            self.handleError(record)
+
+    def _write(self, record: dict[str, object], error: BaseException | None) -> None:
         clean = self._records.clean(record)
         self._records.keep(clean)
         if _NUMBERS[str(clean["level"]).upper()] < self._threshold(clean):
@@ -95,6 +84,21 @@ class _Output:
         names = (_entry(record), record.get("plugin"), record.get("logger"))
         own = (self._config.levels[name] for name in names if name in self._config.levels)
         return _NUMBERS[next(own, self._config.level).upper()]
+
+
+def _fields(record: stdlib.LogRecord) -> dict[str, object]:
+    """Gives a record as one mapping."""
+    more = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+    fields = {"event": record.getMessage(), "level": record.levelname.lower()}
+    fields |= more.pop("terret", None) or {"logger": record.name}
+    fields |= more
+    if record.exc_info and record.exc_info[1] is not None:
+        fields["exception"] = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+    time = datetime.fromtimestamp(record.created, UTC)
+    return {**fields, "timestamp": time.isoformat().replace("+00:00", "Z")}
+
+
+_STANDARD: Final = {*vars(stdlib.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 def _line(record: dict[str, object], event: str, error: BaseException | None) -> str:
@@ -116,33 +120,3 @@ _IN_LINE: Final = {
 
 def _entry(record: dict[str, object]) -> str:
     return str(record.get("entry") or "").rpartition("#")[2]
-
-
-def _error_in(record: MutableMapping[str, object]) -> BaseException | None:
-    """Takes the error out of a record, in any of the forms that loggers accept."""
-    given = record.pop("exc_info", None)
-    if isinstance(given, tuple):
-        given = given[1]
-    elif given and not isinstance(given, BaseException):
-        given = sys.exception()
-    return given if isinstance(given, BaseException) else None
-
-
-class _Handler(stdlib.Handler):
-    """Brings the records of Python's logging into the same form."""
-
-    def __init__(self, output: _Output) -> None:
-        super().__init__()
-        self._output = output
-
-    def emit(self, record: stdlib.LogRecord) -> None:
-        try:
-            extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
-            fields = {"event": record.getMessage(), "level": record.levelname.lower(), **extra}
-            fields |= {"logger": record.name, "exc_info": record.exc_info}
-            self._output.write(fields)
-        except Exception:
-            self.handleError(record)
-
-
-_STANDARD: Final = {*vars(stdlib.makeLogRecord({})), "message", "asctime", "taskName"}
