@@ -98,9 +98,7 @@ class Kernel(Register):
     # ---- the task
 
     async def run(self) -> None:
-        self.now = anyio.current_time()
-        for fiber in self.fibers:
-            fiber.since = self.now
+        self._start_clock()
         try:
             with CancelScope(shield=True):
                 async with anyio.create_task_group() as group:
@@ -110,6 +108,11 @@ class Kernel(Register):
                     group.cancel_scope.cancel()
         finally:
             self._close()
+
+    def _start_clock(self) -> None:
+        self.now = anyio.current_time()
+        for fiber in self.fibers:
+            fiber.since = self.now
 
     async def _loop(self) -> None:
         steps = 0
