@@ -4,9 +4,11 @@ from ._entries import Entry
 from ._env import read_env_file
 from ._faults import Fault, HarnessConfigError, Origin, Source
 from ._host import HookError, Hooks, InstalledPlugin, installed_plugins, load_hooks
+from ._nodes import Node
 from ._plan import Plan, check_document
 from ._service import ENTRY, READY, Loader, open_harness
 from ._tree import EntryChange
+from ._yaml import read_yaml
 
 __all__ = [
     "ENTRY",
@@ -19,6 +21,7 @@ __all__ = [
     "Hooks",
     "InstalledPlugin",
     "Loader",
+    "Node",
     "Origin",
     "Plan",
     "Source",
@@ -27,4 +30,5 @@ __all__ = [
     "load_hooks",
     "open_harness",
     "read_env_file",
+    "read_yaml",
 ]

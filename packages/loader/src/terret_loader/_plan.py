@@ -5,7 +5,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
+
+from pydantic import BaseModel
 
 from terret_context import Plugin, TerretError, did_you_mean
 
@@ -18,6 +20,8 @@ from ._merging import LayerReader, flag_layer, merge
 from ._nodes import Node, Report, canonical, same
 from ._resolving import Resolver
 from ._validation import settle, validate
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _CONTENTS: Final = ("config", "plugins")
 _ENTRY: Final = Plugin(name="entry", body=lambda ctx, config: None, config=EntryFields)
@@ -131,6 +135,19 @@ class Checker:
             files=plan.files | set(reader.files),
             document=document,
         )
+
+    def value(self, node: Node, model: type[Model]) -> tuple[Model | None, list[Fault], set[str]]:
+        """Evaluates a node that is no entry; gives the faults, and the texts that are secrets."""
+        faults: list[Fault] = []
+        secrets: set[str] = set()
+        values = Interpolation(self.env, self.hooks.resolve, faults.append)
+        recipe = Plugin(name=model.__name__, body=lambda ctx, config: None, config=model)
+        given = {} if node.value is None else values.plain(node)
+        value = validate(recipe, node, given, faults.append)
+        if value is None or not isinstance(given, dict):
+            return None, faults, secrets
+        settled = settle(value, given, node, node.source.folder, secrets)
+        return model.model_validate(settled), faults, secrets
 
     def entries(self, merged: Node) -> Plan:
         """Plans a merged mapping of entries."""

@@ -22,12 +22,12 @@ from terret_context import (
     plugin,
 )
 
-from ._entries import Entry
+from ._entries import Entry, normalise
 from ._faults import Fault, HarnessConfigError, Source, in_file_order
 from ._host import Hooks
 from ._merging import merge, value_layer
 from ._nodes import Node, bare
-from ._plan import Checker, Plan, blocking
+from ._plan import Checker, Model, Plan, blocking
 from ._records import Records
 from ._tree import Diff, EntryChange, Tree
 
@@ -119,15 +119,20 @@ class Loader(Service, key="loader"):
                 self._overrides = before
                 raise HarnessConfigError(self.faults)
 
-    def mount(self, ctx: Context, entries: Mapping[str, object], *, base: Path) -> Fiber:
+    def mount(self, ctx: Context, entries: Node | Mapping[str, object], *, base: Path) -> Fiber:
         """Mounts entries in the syntax of `plugins` as one child of a context.
 
-        `base` is the file that mentions them. Raises `HarnessConfigError`, before anything is
-        mounted, for any fault of an entry that is not optional.
+        They are a part of a file that `read_yaml` gave, or plain values, for which `base` is the
+        file that mentions them. Raises `HarnessConfigError`, before anything is mounted, for any
+        fault of an entry that is not optional.
         """
         faults: list[Fault] = []
-        layer = value_layer("plugins", json.dumps(entries), _source(base), faults.append)
-        assert layer is not None
+        layer = (
+            normalise(entries, faults.append)
+            if isinstance(entries, Node)
+            else value_layer("plugins", json.dumps(entries), _source(base), faults.append)
+        )
+        assert layer is not None  # JSON is YAML
         plan = self._checker.entries(merge(None, layer, faults.append, faults.append))
         if found := blocking([*faults, *plan.faults], safe=False):
             raise HarnessConfigError(found)
@@ -138,6 +143,18 @@ class Loader(Service, key="loader"):
             Tree(ctx).follow(plan.entries)
 
         return ctx.plugin(group)
+
+    def evaluate(self, node: Node, model: type[Model]) -> Model:
+        """Makes a model of a part of a file that `read_yaml` gave, by the rules for configurations.
+
+        So `${env:}` and `${file:}` are evaluated, relative paths begin at the file, and secrets are
+        kept out of the log. Raises `HarnessConfigError` with all faults.
+        """
+        value, faults, secrets = self._checker.value(node, model)
+        if value is None or faults:
+            raise HarnessConfigError(faults)
+        self.records.hide(frozenset(secrets))
+        return value
 
     def watch(self, *, collect_ms: int = 200) -> None:
         """Reconciles whenever a file of the document changes, until the loader is disposed."""

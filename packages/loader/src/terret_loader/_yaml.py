@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from ._faults import Fault, Origin, Source
+from ._faults import Fault, HarnessConfigError, Origin, Source
 from ._nodes import Node, Report, Scalar, canonical
 
 MAX_NODES: Final = 100_000
@@ -32,6 +32,18 @@ _CONVERT: Final[dict[str, Callable[[str], Scalar]]] = {
     "int": lambda text: int(text, {"0o": 8, "0x": 16}.get(text[:2], 10)),
     "float": lambda text: float(re.sub(r"\.(?=[a-zA-Z])", "", text)),
 }
+
+
+def read_yaml(path: str | Path) -> Node:
+    """Reads a YAML file by the rules of `harness.yml`, with the place of each value.
+
+    Raises `HarnessConfigError` with everything that is wrong with its form.
+    """
+    path, faults = Path(path), list[Fault]()
+    node = read_document(path, Source.of_file(path), faults.append)
+    if node is None or faults:
+        raise HarnessConfigError(faults)
+    return node
 
 
 def read_document(path: Path, source: Source, report: Report) -> Node | None:
