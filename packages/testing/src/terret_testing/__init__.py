@@ -7,9 +7,11 @@ from ._faulty_server import (
     ServerExhaustedError,
     WireRequest,
 )
-from ._harness import Harness, running_harness
+from ._harness import SCRIPTED, Harness, Mount, running_harness
+from ._memory import MemorySessions
 from ._model import ScriptedModel, ScriptExhaustedError, script
-from ._script import Answer, Part, Reply, call, fail, pause, raw_call, reply, say, think
+from ._script import Answer, Call, Part, Reply, Say, call, fail, pause, raw_call, reply, say, think
+from ._streams import OpenScopeError, watched
 from ._wire_answers import (
     WireAnswer,
     chat_answer,
@@ -22,12 +24,18 @@ from ._wire_answers import (
 )
 
 __all__ = [
+    "SCRIPTED",
     "Answer",
+    "Call",
     "FaultyModelServer",
     "Harness",
     "ManualClock",
+    "MemorySessions",
+    "Mount",
+    "OpenScopeError",
     "Part",
     "Reply",
+    "Say",
     "ScriptExhaustedError",
     "ScriptedModel",
     "ServerAnswer",
@@ -50,4 +58,5 @@ __all__ = [
     "silent_answer",
     "status_answer",
     "think",
+    "watched",
 ]

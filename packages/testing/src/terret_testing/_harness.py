@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from difflib import ndiff
 from typing import TypeAlias
 
-from terret_agents import Agent, AgentOptions, Agents
-from terret_context import Container, Context, Fiber, FiberState, Plugin, plugin
-from terret_llm import GenerateOptions, Llm
+from terret_agents import Agent, AgentOptions, Agents, request_invariants
+from terret_context import Container, Context, Fiber, FiberState, Next, Plugin, plugin
+from terret_llm import STREAM, Chunks, GenerateOptions, Llm
 from terret_loader import installed_plugins
 from terret_sessions import (
     AssistantMessage,
@@ -22,12 +22,17 @@ from terret_system_prompt import SystemPrompt
 from terret_tools import Tools
 
 from ._model import ScriptedModel
+from ._streams import OpenScopeError, watched
 from ._transcript import transcript
 
 Mount: TypeAlias = object | tuple[object, object]
 """A plugin in any form, or a pair of a plugin and its config."""
 
 PROVIDER = "scripted"
+SERVICES = (Llm, Sessions, log_invariants, SystemPrompt, Agents, Tools, request_invariants)
+
+SCRIPTED = AgentOptions(provider=PROVIDER, model=PROVIDER)
+"""Options of an agent that the model of `running_harness` answers."""
 
 
 class Harness:
@@ -37,12 +42,15 @@ class Harness:
         ctx: The root of the container.
         agent: The agent under test.
         model: The model that answers.
+        loop: The running plugin that drives the agent.
     """
 
-    def __init__(self, ctx: Container, agent: Agent, model: ScriptedModel) -> None:
+    def __init__(self, ctx: Container, agent: Agent, model: ScriptedModel, loop: Fiber) -> None:
         self.ctx = ctx
         self.agent = agent
         self.model = model
+        self.loop = loop
+        self._misuses: list[OpenScopeError] = []
 
     @property
     def session(self) -> Session:
@@ -77,12 +85,12 @@ class Harness:
     async def send(self, text: str) -> str:
         """Sends a prompt, waits until the agent is idle and returns the text of its last answer.
 
-        Raises `ScriptExhaustedError` if the model was asked more often than its script allows.
+        Raises what `check` raises.
         """
         before = len(self.events)
         self.agent.send(text)
         await self.agent.when_idle()
-        self.check_script()
+        self.check()
         answers = [
             event.view.message.text
             for event in self.events[before:]
@@ -90,10 +98,20 @@ class Harness:
         ]
         return answers[-1] if answers else ""
 
-    def check_script(self) -> None:
-        """Raises the error of a request that had no answer in the script."""
+    def check(self) -> None:
+        """Raises what went wrong around the model: `ScriptExhaustedError`, `OpenScopeError`.
+
+        The first is that of a request for which the script had no answer, the second that of an
+        adapter or a listener of `llm/stream` that yields inside a cancel scope.
+        """
+        if self._misuses:
+            raise self._misuses[0]
         if self.model.exhausted is not None:
             raise self.model.exhausted
+
+    async def watch_stream(self, request: GenerateOptions, call_next: Next[Chunks]) -> Chunks:
+        """Listens on `llm/stream`, outermost, for scopes that a stream leaves open."""
+        return watched(await call_next(), self._misuses.append)
 
     def assert_transcript(self, *lines: str) -> None:
         """Fails unless the session consists of exactly these lines of `transcript`."""
@@ -108,30 +126,34 @@ async def running_harness(
     plugins: Iterable[Mount] = (),
     model: ScriptedModel | None = None,
     options: AgentOptions | None = None,
-    loop: str = "agent-loop",
+    loop: Mount | str = "agent-loop",
     session_id: str = "test",
+    grace: float = 10.0,
 ) -> AsyncIterator[Harness]:
     """Boots a harness around one agent, and takes it down in order.
 
-    The five services, the invariants of the log, the model and the loop are mounted first, the
-    given plugins after them. `loop` is the name of an installed plugin that sets the factory of
-    agents. Raises `PluginFailedError` for a plugin that fails, and `AssertionError` for one that
-    waits for something that nobody provides.
+    The five services, the invariants of log and requests, the model and the loop are mounted first,
+    the given plugins after them. `loop` is the plugin that sets the factory of agents, or the name
+    of an installed one; `grace` is that of the container. Raises `PluginFailedError` for a plugin
+    that fails, and `AssertionError` for one that waits for something that nobody provides.
     """
     model = model or ScriptedModel()
-    async with Container() as root:
-        services = (Llm, Sessions, log_invariants, SystemPrompt, Agents, Tools)
-        mounts = [*services, _adapter_of(model), _installed(loop), *plugins]
-        fibers = [_mount(root, each) for each in mounts]
+    async with Container(grace=grace) as root:
+        for each in (*SERVICES, _adapter_of(model)):
+            root.plugin(each)
+        driver = _mount(root, _installed(loop) if isinstance(loop, str) else loop)
+        fibers = [driver, *(_mount(root, each) for each in plugins)]
         await root.settle()
         for fiber in fibers:
             await _check(root, fiber)
         handle = await root[Agents].create(
             session_id=session_id,
-            agent_options=options or AgentOptions(provider=PROVIDER, model=PROVIDER),
+            agent_options=options or SCRIPTED,
         )
         async with handle:
-            yield Harness(root, handle.agent, model)
+            h = Harness(root, handle.agent, model, driver)
+            root.on(STREAM, h.watch_stream, prepend=True)
+            yield h
 
 
 def _adapter_of(model: ScriptedModel) -> Plugin:

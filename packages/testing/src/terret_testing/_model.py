@@ -1,7 +1,7 @@
 """A model that answers from a script."""
 
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 
 import anyio
 
@@ -42,9 +42,11 @@ class ScriptedModel(LlmAdapter):
         requests: Every request, in order.
         exhausted: The error of the first request that had no answer, for the test to raise; the
             run itself sees it as a failed request.
+        phrase: How replies are put for a loop that understands other words; as they are by default.
     """
 
     def __init__(self, *answers: Answer) -> None:
+        self.phrase: Callable[[Reply], Reply] = lambda reply: reply
         self.requests: list[GenerateOptions] = []
         self.exhausted: ScriptExhaustedError | None = None
         self._answers = deque(answers)
@@ -94,7 +96,7 @@ class ScriptedModel(LlmAdapter):
             self.exhausted = self.exhausted or error
             raise error
         answer = self._answers.popleft()
-        return as_reply(answer(request) if callable(answer) else answer)
+        return self.phrase(as_reply(answer(request) if callable(answer) else answer))
 
     def _chunks(self, index: int, part: Part) -> Iterator[Chunk]:
         if isinstance(part, Call):
