@@ -67,8 +67,13 @@ class MemorySessions(SessionStorage):
         """See `SessionStorage`."""
         self.rows[header.id] += [event_row(event) for event in closers]
 
+    async def delete(self, id: str) -> None:
+        """See `SessionStorage`."""
+        del self.rows[id], self._headers[id]
+
     async def list(self) -> tuple[SessionSnapshot, ...]:
         """See `SessionStorage`."""
         return tuple(
-            SessionSnapshot(self._headers[id], str(len(rows))) for id, rows in self.rows.items()
+            SessionSnapshot(self._headers[id], str(len(rows)), event_from_json(rows[-1]).time)
+            for id, rows in self.rows.items()
         )
