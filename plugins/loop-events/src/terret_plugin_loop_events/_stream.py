@@ -1,0 +1,147 @@
+"""Reading a session's events from a place on, and live from where the log ends."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import anyio
+from anyio.lowlevel import checkpoint
+from pydantic_core import to_json
+
+from terret_sessions import Session, SessionEvent
+
+from ._cursor import Cursor
+from ._projection import EventProjection
+
+_REPLAY_STEP = 512
+
+
+class Output:
+    """One event of a projection and its place; encoded once, however many readers there are."""
+
+    __slots__ = ("_json", "cursor", "event")
+
+    def __init__(self, cursor: Cursor, event: Mapping[str, object]) -> None:
+        self.cursor = cursor
+        self.event = event
+        self._json: bytes | None = None
+
+    @property
+    def json(self) -> bytes:
+        """The event as one line of JSON."""
+        if self._json is None:
+            self._json = to_json(self.event)
+        return self._json
+
+
+def outputs(
+    projection: EventProjection, events: Sequence[SessionEvent], after: Cursor
+) -> Iterator[Output]:
+    """Folds events and gives what follows the cursor."""
+    for event in events:
+        for number, output in enumerate(projection.feed(event)):
+            cursor = Cursor(event.seq, number)
+            if cursor > after:
+                yield Output(cursor, output)
+
+
+class Tail:
+    """The live end of one session under one projection, shared by everybody who reads it."""
+
+    def __init__(
+        self, projection: EventProjection, seen: Callable[[Output], None] | None = None
+    ) -> None:
+        self.streams: set[EventStream] = set()
+        self._projection = projection
+        self._seen = seen
+
+    def feed(self, event: SessionEvent) -> None:
+        """Hands the outputs of a new event to all streams."""
+        for number, output in enumerate(self._projection.feed(event)):
+            given = Output(Cursor(event.seq, number), output)
+            if self._seen is not None:
+                self._seen(given)
+            for stream in tuple(self.streams):
+                stream.push(given)
+
+
+class EventStream:
+    """The outputs of a session after a cursor, without end as long as the session is live.
+
+    An async iterator for one task. It never holds up the session: what its reader has not taken
+    yet waits in it. `await stream.overflowed.wait()` returns when more than `max_bytes` of live
+    outputs wait; the stream has ended then, and its reader may go on with its last cursor.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        after: Cursor,
+        projection: EventProjection,
+        join: Callable[["EventStream", EventProjection], Tail],
+        max_bytes: int | None,
+    ) -> None:
+        self.overflowed = anyio.Event()
+        self._session = session
+        self._after = after
+        self._join = join
+        self._max_bytes = max_bytes
+        self._projection: EventProjection | None = projection
+        self._replayed = 0
+        self._tail: Tail | None = None
+        self._queue: deque[Output] = deque()
+        self._stored = 0  # how many of the queue were there before the stream was live
+        self._live_bytes = 0
+        self._wake = anyio.Event()
+        self._closed = False
+
+    def __aiter__(self) -> "EventStream":
+        return self
+
+    async def __anext__(self) -> Output:
+        while not self._queue:
+            if self._projection is not None:
+                self._replay(self._projection)
+                if not self._queue:
+                    await checkpoint()
+            elif self._closed:
+                raise StopAsyncIteration
+            else:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+        output = self._queue.popleft()
+        if self._stored:
+            self._stored -= 1
+        elif self._max_bytes is not None:
+            self._live_bytes -= len(output.json)
+        return output
+
+    def push(self, output: Output) -> None:
+        """Takes a live output."""
+        if self._max_bytes is not None:
+            self._live_bytes += len(output.json)
+            if self._live_bytes > self._max_bytes:
+                self._queue.clear()
+                self.overflowed.set()
+                return self.close()
+        self._queue.append(output)
+        self._wake.set()
+        return None
+
+    def close(self) -> None:
+        """Ends the stream after what waits in it; idempotent."""
+        self._closed = True
+        if self._tail is not None:
+            self._tail.streams.discard(self)
+        self._wake.set()
+
+    def _replay(self, projection: EventProjection) -> None:
+        """Takes some of the stored log; at its end the stream becomes part of the live tail."""
+        log = self._session.events
+        part = log[self._replayed : self._replayed + _REPLAY_STEP]
+        self._queue.extend(outputs(projection, part, self._after))
+        self._stored = len(self._queue)
+        self._replayed += len(part)
+        if self._replayed == len(log):
+            self._projection = None
+            if not self._closed:
+                self._tail = self._join(self, projection)
