@@ -1,5 +1,6 @@
 """The end of a container: order, cancellation of the host, exit requests of plugin code."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
@@ -383,6 +384,45 @@ async def test_an_exit_request_of_an_undo_ends_the_container_in_order() -> None:
         await run(block)
     assert raised.value.code == 3
     assert trace == ["older"]
+
+
+async def test_a_cancellation_by_asyncio_itself_keeps_the_order(anyio_backend_name: str) -> None:
+    """C-251: as Ctrl-C does it, and again while the teardown runs."""
+    if anyio_backend_name != "asyncio":
+        pytest.skip("trio raises `KeyboardInterrupt` in the block instead")
+    trace: list[str] = []
+    loaded = asyncio.Event()
+
+    async def block(root: Container) -> None:
+        mount_tree(root, trace)
+        await root.settle()
+        loaded.set()
+        await anyio.sleep_forever()
+
+    host = asyncio.get_running_loop().create_task(run(block))
+    await loaded.wait()
+    host.cancel()
+    await anyio.sleep(0.5)
+    host.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await host
+    assert trace == IN_ORDER
+
+
+async def test_a_keyboard_interrupt_of_the_block_leaves_it_as_it_is() -> None:
+    """C-251, C-252: as trio does it for Ctrl-C."""
+    trace: list[str] = []
+    error = KeyboardInterrupt()
+
+    async def block(root: Container) -> None:
+        mount_tree(root, trace)
+        await root.settle()
+        raise error
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        await run(block)
+    assert raised.value is error
+    assert trace == IN_ORDER
 
 
 async def test_plugins_mounted_before_the_block_wait_for_it() -> None:
