@@ -9,7 +9,7 @@ from terret_agents import (
     LoopFactory,
     TurnAgent,
     TurnOutcome,
-    start_agents,
+    start_agents_when_ready,
 )
 from terret_context import Config, Context, plugin
 from terret_llm import (
@@ -59,8 +59,4 @@ def one_shot(ctx: Context, config: OneShotConfig) -> None:
     """Registers the loop and starts the configured agents."""
     factory = LoopFactory(ctx, lambda session, options: OneShotAgent(ctx, session, options))
     ctx[Agents].set_factory(factory)
-
-    async def start(ready: Context) -> None:
-        await start_agents(ready, config.agents)
-
-    ctx.inject(("ready",), start)
+    start_agents_when_ready(ctx, config.agents)

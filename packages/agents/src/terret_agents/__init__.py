@@ -72,7 +72,7 @@ from ._publication import LoopFactory, publish_agent, publish_agent_nowait, stor
 from ._request_invariants import request_invariants
 from ._selection import ModelSelection, install_model_selection
 from ._service import Agents
-from ._start import CONFIG_START_FAILED, ConfigStartFailed, start_agents
+from ._start import CONFIG_START_FAILED, ConfigStartFailed, start_agents, start_agents_when_ready
 from ._turns import TurnOutcome
 from ._work import ConsumedWork, consumed_work
 
@@ -179,6 +179,7 @@ __all__ = [
     "request_invariants",
     "require_initiator",
     "start_agents",
+    "start_agents_when_ready",
     "stored_session",
     "timestamp",
     "unique_entries",

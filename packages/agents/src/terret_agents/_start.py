@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from terret_context import Context, Emit, InactiveFiberError
+from terret_context import Context, Emit, InactiveFiberError, plugin
 from terret_llm import error_chain
 
 from ._entries import AgentEntry
@@ -34,8 +34,8 @@ CONFIG_START_FAILED = Emit[ConfigStartFailed](
 async def start_agents(ctx: Context, entries: Sequence[AgentEntry]) -> None:
     """Starts the agents of a configuration, owned by the fiber of `ctx`.
 
-    A loop calls it inside `ctx.inject(("ready",), ...)`, so that everything else of the file is
-    there; a host without the loader calls it itself. An agent that cannot start is reported by
+    A loop calls `start_agents_when_ready`, so that everything else of the file is there; a host
+    without the loader calls this itself. An agent that cannot start is reported by
     `agent-loop/config-start-failed` and a warning; the others start. With `autostart: false` on
     the entry `agents` they are only made known: `Agents.start` starts one.
     """
@@ -52,3 +52,18 @@ async def start_agents(ctx: Context, entries: Sequence[AgentEntry]) -> None:
                 "agent not started", agent=entry.id, session=session_id, error=error_chain(error)
             )
             ctx.emit(CONFIG_START_FAILED, ConfigStartFailed(entry.id, session_id, error))
+
+
+def start_agents_when_ready(ctx: Context, entries: Sequence[AgentEntry]) -> None:
+    """Starts the agents of a configuration once the harness is ready, if it has any.
+
+    They go with the fiber of `ctx`; one that is still starting then is given up.
+    """
+    if not entries:
+        return
+
+    async def configured_agents(ready: Context) -> None:
+        await start_agents(ready, entries)
+
+    mounted = plugin(name="configured-agents", inject=("ready",), cancel_load=True)
+    ctx.plugin(mounted(configured_agents))

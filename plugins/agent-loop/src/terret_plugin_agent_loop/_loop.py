@@ -2,38 +2,23 @@
 
 from collections.abc import Callable
 from contextlib import aclosing
-from types import NoneType
 
 import anyio
 import anyio.lowlevel
 
-from terret_agents import (
-    PRE_STEP,
-    REQUEST,
-    REQUEST_ERROR,
-    SESSION_PREFIX,
-    STEP_RESULT,
-    TURN_CONTINUATION,
-    TURN_STOP,
-    TURN_STOPPING,
-    AgentOptions,
-    Batch,
-    Continuation,
-    Continue,
-    Enter,
-    PrefixRequest,
-    Reject,
-    RequestFailure,
-    RequestProposal,
-    Retry,
-    StepProposal,
-    StepResult,
-    Stop,
-    StopQuestion,
-    TurnAgent,
-    TurnOutcome,
-    TurnStop,
-    TurnStopping,
+from terret_agents import AgentOptions, Batch, Reject, TurnAgent, TurnOutcome
+from terret_agents.loops import (
+    Answer,
+    Composer,
+    Prompt,
+    RequestLog,
+    announce_stopping,
+    ask_continuation,
+    ask_stop,
+    choose_config,
+    propose_step,
+    recover_request,
+    settle_answer,
 )
 from terret_context import Context
 from terret_llm import (
@@ -42,30 +27,12 @@ from terret_llm import (
     HarnessError,
     Llm,
     LlmCallConfig,
-    LlmError,
-    LlmFailure,
     Message,
     PreparedCall,
     mark_loop_request,
 )
-from terret_sessions import (
-    Blocked,
-    Completed,
-    MaxTokens,
-    Session,
-    TurnEndReason,
-)
-from terret_system_prompt import (
-    RuntimeContext,
-    SystemPrompt,
-    assemble_context_for,
-    render,
-)
+from terret_sessions import Blocked, Completed, MaxTokens, Session, TurnEndReason
 
-from ._answer import Answer
-from ._decisions import expected, no_action, settled_message
-from ._entering import enter_batch
-from ._request_log import Prompt, RequestLog
 from ._tool_calls import StepOutcome, run_tools
 
 
@@ -85,8 +52,7 @@ class LoopAgent(TurnAgent):
     ) -> None:
         super().__init__(ctx, session, options)
         self._plugin_cap = plugin_cap
-        self._runtime_context = RuntimeContext()
-        self._prefix: tuple[Message, ...] | None = None
+        self._composer = Composer(self)
         self._requests = RequestLog(session, self.options)
 
     @property
@@ -100,8 +66,8 @@ class LoopAgent(TurnAgent):
         owed = False
         while True:
             await self.check()
-            prompt = await self._compose()
-            decision = await self._propose(batch, prompt)
+            prompt = await self._composer.compose()
+            decision = await propose_step(self, batch, prompt)
             if isinstance(decision, Reject):
                 self.give_back(batch)
                 return TurnOutcome(Blocked(decision.reason), parks=True)
@@ -110,59 +76,14 @@ class LoopAgent(TurnAgent):
             outcome = await self._run_step(decision.messages, prompt)
             if outcome.max_tokens:
                 reason = MaxTokens()
-            owed = await self._continues(outcome.tools_ran and not outcome.concluded)
-            stop = await self._stops(owed or bool(self.inbox.next_step))
+            owed = await ask_continuation(self, outcome.tools_ran and not outcome.concluded)
+            stop = await ask_stop(self, continues=owed or bool(self.inbox.next_step))
             if stop is not None:
-                self.inbox.discard("next-step")
                 return TurnOutcome(stop.reason or reason, terminal=True)
-            if not owed and not self.inbox.next_step:
-                await self.ctx.serial(TURN_STOPPING, TurnStopping(self, self.turn))
-                await self.check()
-                if not self.inbox.next_step:
-                    return TurnOutcome(reason)
+            goes_on = owed or self.inbox.next_step or await announce_stopping(self)
+            if not goes_on:
+                return TurnOutcome(reason)
             batch = self.inbox.claim("next-step", self.turn)
-
-    async def _compose(self) -> Prompt:
-        assembly = await self.ctx[SystemPrompt].assemble(assemble_context_for(self))
-        system = render(assembly)
-        if self._prefix is None:
-            prefix = await self.ctx.waterfall(SESSION_PREFIX, PrefixRequest(self), tuple)
-            await self.check()
-            self._prefix = tuple(prefix)
-        return Prompt(assembly, system, self._prefix)
-
-    async def _propose(self, batch: Batch, prompt: Prompt) -> Enter | Reject:
-        proposal = StepProposal(
-            self, batch.messages, self.turn, self.step + 1, prompt.system, prompt.prefix
-        )
-
-        async def enter() -> Enter | Reject:
-            due = self._runtime_context.due(prompt.assembly, self.session)
-            return await enter_batch(self, batch, due)
-
-        decision = await self.ctx.waterfall(PRE_STEP, proposal, enter)
-        await self.check()
-        return expected(PRE_STEP, decision, Enter, Reject)
-
-    async def _continues(self, owed: bool) -> bool:
-        await self.check()
-        default = Continue() if owed or self.inbox.next_step else Stop()
-        question = Continuation(self, self.turn, self.step, default)
-        decision = await self.ctx.waterfall(TURN_CONTINUATION, question, lambda: default)
-        await self.check()
-        decision = expected(TURN_CONTINUATION, decision, Continue, Stop)
-        if isinstance(decision, Stop):
-            return False  # what the tools gave is logged, no request follows
-        if decision.reason is not None:
-            self.inbox.append("next-step", decision.reason)
-            return owed
-        return owed or isinstance(default, Stop)  # forced: one more request
-
-    async def _stops(self, continues: bool) -> TurnStop | None:
-        question = StopQuestion(self, self.turn, self.step, continues)
-        stop = await self.ctx.serial(TURN_STOP, question)
-        await self.check()
-        return None if stop is None else expected(TURN_STOP, stop, TurnStop)
 
     async def _run_step(self, messages: tuple[Message, ...], prompt: Prompt) -> StepOutcome:
         with self.open_step():
@@ -183,12 +104,12 @@ class LoopAgent(TurnAgent):
             try:
                 await self._receive(answer, call)
                 if not answer.finish.failed:
-                    message = await self._settle(answer)
+                    message = await settle_answer(self, answer)
                     break
             except anyio.get_cancelled_exc_class():
                 answer.keep_interrupted()
                 raise
-            await self._recover(answer, call)
+            await recover_request(self, answer, None if call is None else call.retry_policy)
         answer.log(message)
         return message, answer.finish
 
@@ -201,29 +122,8 @@ class LoopAgent(TurnAgent):
                 if self.cause is not None:
                     await anyio.lowlevel.checkpoint()
 
-    async def _settle(self, answer: Answer) -> Message:
-        assembled = answer.assembled()
-        result = StepResult(self, self.turn, self.step, assembled)
-        returned = await self.ctx.waterfall(STEP_RESULT, result, lambda: assembled)
-        await self.check()
-        return settled_message(assembled, expected(STEP_RESULT, returned, Message), answer.finish)
-
-    async def _recover(self, answer: Answer, call: PreparedCall | None) -> None:
-        failure = answer.finish.failure or LlmFailure("the request failed", "UNKNOWN")
-        policy = None if call is None else call.retry_policy
-        provider = answer.request.provider
-        failed = RequestFailure(self, self.turn, self.step, provider, failure, policy)
-        action = await self.ctx.waterfall(REQUEST_ERROR, failed, no_action)
-        await self.check()
-        if expected(REQUEST_ERROR, action, Retry, NoneType) is None:
-            raise LlmError(failure)
-
     async def _build_request(self, prompt: Prompt) -> tuple[GenerateOptions, PreparedCall | None]:
-        seed = self._requests.seed()
-        proposal = RequestProposal(self, self.turn, self.step)
-        chosen = await self.ctx.waterfall(REQUEST, proposal, lambda: seed)
-        await self.check()
-        config = expected(REQUEST, chosen, LlmCallConfig)
+        config = await choose_config(self, self._requests.seed())
         call = await self._prepare(config)
         config = config if call is None else call.config
         self._requests.record(config, call, prompt)

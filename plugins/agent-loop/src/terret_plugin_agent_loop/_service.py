@@ -9,12 +9,13 @@ from terret_agents import (
     Agents,
     LoopFactory,
     publish_agent_nowait,
-    start_agents,
+    start_agents_when_ready,
 )
-from terret_context import Config, Context, Service, plugin
-from terret_llm import HarnessError, Llm, LlmCallConfig
+from terret_agents.loops import register_variables
+from terret_context import Config, Context, Service
+from terret_llm import Llm
 from terret_sessions import SESSION_PERSISTENCE, Session, SessionMeta, Sessions
-from terret_system_prompt import AssembleContext, SystemPrompt
+from terret_system_prompt import SystemPrompt
 from terret_tools import Tools
 
 from ._loop import LoopAgent
@@ -47,12 +48,9 @@ class AgentLoop(
         """Registers the loop; configured agents start when the harness is ready."""
         ctx = self.ctx
         ctx[Agents].set_factory(LoopFactory(ctx, self._agent))
-        for name, value in (("provider", _provider), ("model", self._model), ("cwd", _cwd)):
-            ctx[SystemPrompt].variable(name, value)
+        register_variables(ctx, _route)
         ctx.on_update(self._take_over)
-        if self._entries:
-            made = plugin(name="configured-agents", inject=("ready",), cancel_load=True)
-            ctx.plugin(made(self._start_agents))
+        start_agents_when_ready(ctx, self._entries)
 
     def create(
         self,
@@ -68,32 +66,12 @@ class AgentLoop(
     def _agent(self, session: Session, options: AgentOptions | None) -> LoopAgent:
         return LoopAgent(self.ctx, session, options, lambda: self._max_parallel_tool_calls)
 
-    async def _start_agents(self, ctx: Context) -> None:
-        await start_agents(ctx, self._entries)
-
     def _take_over(self, old: AgentLoopConfig, new: AgentLoopConfig) -> bool:
         if old.agents != new.agents:
             return False
         self._max_parallel_tool_calls = new.max_parallel_tool_calls
         return True
 
-    async def _model(self, context: AssembleContext) -> str | None:
-        provider, model = _route(context)
-        if model or not provider:
-            return model or None
-        try:
-            return (await self.ctx[Llm].resolve_call_config(LlmCallConfig(provider=provider))).model
-        except HarnessError:
-            return None  # the request will say what is missing
 
-
-def _provider(context: AssembleContext) -> str | None:
-    return _route(context)[0] or None
-
-
-def _cwd(context: AssembleContext) -> str | None:
-    return context.agent.session.header.cwd if isinstance(context.agent, Agent) else None
-
-
-def _route(context: AssembleContext) -> tuple[str, str]:
-    return context.agent.route if isinstance(context.agent, LoopAgent) else ("", "")
+def _route(agent: Agent) -> tuple[str, str]:
+    return agent.route if isinstance(agent, LoopAgent) else ("", "")

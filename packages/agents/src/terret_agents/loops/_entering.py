@@ -1,5 +1,7 @@
 """What enters a step when no listener of `agent/pre-step` decides otherwise."""
 
+from collections.abc import Callable
+
 from terret_agents import (
     PROMPT_SUBMIT,
     Allow,
@@ -16,7 +18,9 @@ from terret_sessions import PromptBlocked
 from ._decisions import expected
 
 
-async def enter_batch(agent: TurnAgent, batch: Batch, due: Message | None) -> Enter | Reject:
+async def enter_batch(
+    agent: TurnAgent, batch: Batch, due: Callable[[], Message | None]
+) -> Enter | Reject:
     """Submits the prompt of a batch and adds the runtime context that is due.
 
     A blocked prompt leaves the batch and is logged; without other input that was sent to be run
@@ -36,9 +40,8 @@ async def enter_batch(agent: TurnAgent, batch: Batch, due: Message | None) -> En
             if batch.waking <= {prompt.id}:
                 return Reject(answer.reason)
             messages = tuple(message for message in messages if message is not prompt)
-    if messages and due is not None:
-        messages = (*messages, due)
-    return Enter(messages)
+    facts = due() if messages else None
+    return Enter(messages if facts is None else (*messages, facts))
 
 
 def _log_blocked(agent: TurnAgent, prompt: Message, reason: str) -> None:

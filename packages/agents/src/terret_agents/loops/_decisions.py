@@ -16,10 +16,6 @@ def expected(event: Event, value: T, *types: type) -> T:
     raise TypeError(f"a listener of {event.name} returned {value!r}; accepted: {accepted}")
 
 
-def no_action() -> None:
-    """What is done about a failed request when no listener knows better."""
-
-
 def settled_message(assembled: Message, returned: Message, finish: Finish) -> Message:
     """Returns the message to log: content as a listener left it, identity as assembled.
 

@@ -1,20 +1,12 @@
 """What the log knows of an agent's requests, and what each request adds to it."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from terret_agents import AgentOptions
-from terret_llm import LlmCallConfig, Message, PreparedCall
+from terret_llm import LlmCallConfig, PreparedCall
 from terret_sessions import EpochHeader, RequestContext, RequestHeader, Session
-from terret_system_prompt import Assembly
 
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What stands in front of the conversation in the requests of one step."""
-
-    assembly: Assembly
-    system: str
-    prefix: tuple[Message, ...]
+from ._prompt import Prompt
 
 
 class RequestLog:
