@@ -62,7 +62,7 @@ class Actor:
     def limit(self, seconds: float | None) -> None:
         """Gives the running body this much time, or all the time again."""
         if seconds is not None:
-            self._set_deadline(anyio.current_time() + seconds)
+            self._set_deadline(self._fiber.kernel.now + seconds)
         elif self.limited:
             self._set_deadline(_NEVER)
 
@@ -100,7 +100,7 @@ class Actor:
             self._resume(self._fiber, value, None)
 
     async def _next_call(self) -> None:
-        self._wake = anyio.Event()
+        self._wake = self._fiber.kernel.event()
         try:
             await self._wake.wait()
         except BaseException as error:

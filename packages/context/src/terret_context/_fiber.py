@@ -72,6 +72,7 @@ class Kernel(Host, Protocol):
     tables: dict[str, Any]
     caches: list[dict[Any, Any]]
     now: float
+    event: Callable[[], anyio.Event]
 
     def hint(self, key: str) -> Sequence[str]: ...
     @property
@@ -137,6 +138,7 @@ class Fiber:
     parked: "tuple[Fiber, ...]" = ()
     _serial = 0
     _change: anyio.Event | None = None
+    _rest: anyio.Event | None = None
 
     def __init__(
         self,
@@ -329,9 +331,9 @@ class Fiber:
         await self._outcome()
 
     async def changed(self) -> None:
-        """Returns at the next change of the fiber."""
+        """Returns when the fiber changes its state the next time."""
         if self._change is None:
-            self._change = anyio.Event()
+            self._change = self.kernel.event()
         await self._change.wait()
 
     def notify(self) -> None:
@@ -339,6 +341,12 @@ class Fiber:
         if self._change is not None:
             self._change.set()
             self._change = None
+
+    def rest(self) -> None:
+        """Wakes those who wait until nothing is in flight."""
+        if self._rest is not None:
+            self._rest.set()
+            self._rest = None
 
     # ---- parts of these
 
@@ -371,7 +379,9 @@ class Fiber:
             before, waiter.awaits = waiter.awaits, self
         try:
             while not condition():
-                await self.changed()
+                if self._rest is None:
+                    self._rest = self.kernel.event()
+                await self._rest.wait()
         finally:
             if waiter is not None:
                 waiter.awaits = before

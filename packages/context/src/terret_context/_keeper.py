@@ -22,6 +22,7 @@ class Keeper:
         self.fatal_error: BaseException | None = None
         self.cancel_block: Callable[[], None] = lambda: None
         self.now = 0.0
+        self.event: Callable[[], anyio.Event] = anyio.Event
         self._tasks: TaskGroup | None = None
         self._deferred: list[tuple[Variables, Main, str]] = []
         self._thread = threading.get_ident()
@@ -36,6 +37,7 @@ class Keeper:
     def open_group(self, group: TaskGroup) -> None:
         """From now on tasks run, also those that were started before."""
         self._tasks = group
+        self.event = type(anyio.Event())  # that of the running backend, which need not be looked up
         for variables, main, name in self._deferred:
             variables.run(partial(group.start_soon, self._guard, main, name=name))
         self._deferred.clear()

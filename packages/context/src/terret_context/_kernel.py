@@ -80,7 +80,7 @@ class Kernel(Register):
         await checkpoint()
         while not self.idle:
             if self._idle is None:
-                self._idle = anyio.Event()
+                self._idle = self.event()
             await self._idle.wait()
 
     @property
@@ -134,7 +134,7 @@ class Kernel(Register):
         if self._idle is not None:
             self._idle.set()
             self._idle = None
-        self._wake = anyio.Event()
+        self._wake = self.event()
         await self._wake.wait()
         self._wake = None
         self.now = anyio.current_time()
@@ -153,6 +153,7 @@ class Kernel(Register):
         for fiber in self.fibers:
             fiber.state, fiber.transition, fiber.queued = DISPOSED, None, 0
             fiber.notify()
+            fiber.rest()
         self._urgent.clear()
         self._loads.clear()
         self._in_flight.clear()
@@ -185,7 +186,7 @@ class Kernel(Register):
             fiber.set_state(PENDING)
         elif state is FAILED:
             self.announce(fiber)
-        fiber.notify()
+        fiber.rest()
 
     def _begin_load(self, fiber: Fiber, target: Any) -> None:
         error = count_load(fiber, self.now, self.restart_budget)
@@ -257,7 +258,7 @@ class Kernel(Register):
         waiting, fiber.parked = fiber.parked, ()
         for other in waiting:
             self.resume(other, None, None)
-        fiber.notify()
+        fiber.rest()
 
     async def _watch(self) -> None:
         """Complains of loads that take long, as long as anything is in flight."""

@@ -42,13 +42,16 @@ def load(fiber: Fiber, target: Target) -> Steps:
     """One load; it ends ACTIVE, or goes on into the unload that takes it back."""
     fiber.target = target
     fiber.error = None
-    fiber.committed = dict(zip((key for key, _ in fiber.needs), target[1], strict=True))
+    fiber.committed = {
+        key: binding for (key, _), binding in zip(fiber.needs, target[1], strict=True)
+    }
     for binding in target[1]:
         if binding is not None:
             binding.consumers[fiber] = None
     fiber.set_state(LOADING)
-    for effect in children_of(fiber.effects.values()):  # those mounted while it was PENDING
-        fiber.kernel.touch(effect.child)
+    if fiber.effects:
+        for effect in children_of(fiber.effects.values()):  # those mounted while it was PENDING
+            fiber.kernel.touch(effect.child)
     landed = False
     try:
         landed = yield from run_body(fiber)
