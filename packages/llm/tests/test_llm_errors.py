@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from terret_llm import (
@@ -7,9 +9,32 @@ from terret_llm import (
     RetryPolicy,
     checked_api_key,
     error_chain,
+    failure_from_wire,
     failure_of,
     user_agent,
 )
+
+
+@pytest.mark.parametrize(
+    ("failure", "normal"),
+    [
+        (LlmFailure("a", ""), LlmFailure("a", "UNKNOWN")),
+        (LlmFailure("a\ud800", "X"), LlmFailure("a\ufffd", "X")),
+        (LlmFailure(7, "X", "429", -1, 3), LlmFailure("7", "X")),  # type: ignore[arg-type]
+        ("no failure", LlmFailure("the call failed, and the adapter does not say why", "UNKNOWN")),
+    ],
+)
+def test_a_failure_that_the_log_cannot_hold_is_made_one(failure: Any, normal: LlmFailure) -> None:
+    """M-030: malformed failures are normalized."""
+    found = failure_of(LlmError(failure) if isinstance(failure, LlmFailure) else broken(failure))
+    assert found == normal
+    assert failure_from_wire(found.to_wire()) == found
+
+
+def broken(failure: Any) -> LlmError:
+    error = LlmError(LlmFailure("a", "X"))
+    error.failure = failure
+    return error
 
 
 class Unprintable(Exception):

@@ -1,20 +1,18 @@
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+"""Requests through the service: routing, middleware, containment."""
+
+from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import anyio
 import pytest
 
-from terret_context import Container, Context, InactiveFiberError, Next, plugin
+from echo_models import STOP, Echo, collected, request, running
+from terret_context import Context, Next, plugin
 from terret_llm import (
-    ADAPTERS_UPDATED,
     STREAM,
-    AdaptersUpdated,
     BlockEnd,
-    BoundCall,
-    Chunk,
     Chunks,
-    DuplicateAdapterError,
     Finish,
     FinishChunk,
     GenerateOptions,
@@ -25,42 +23,15 @@ from terret_llm import (
     LlmError,
     LlmFailure,
     Message,
-    ModelInfo,
     ModelSource,
     NoAdapterError,
-    ProviderInfo,
-    RetryPolicy,
     TextBlock,
     TextDelta,
+    chunk_from_wire,
     create_assistant_message,
-    create_user_message,
     is_loop_request,
     mark_loop_request,
 )
-
-STOP = FinishChunk(Finish.stop())
-
-
-class Echo(LlmAdapter):
-    """Repeats the last message; what else a test needs stands in its fields."""
-
-    def __init__(self, **info: Any) -> None:
-        self.info = info
-        self.requests: list[GenerateOptions] = []
-        self.closed = False
-
-    async def stream(self, request: GenerateOptions) -> Chunks:
-        self.requests.append(request)
-        try:
-            for index, word in enumerate(request.messages[-1].text.split()):
-                yield TextDelta(index, word)
-                yield BlockEnd(index, TextBlock(word))
-            yield STOP
-        finally:
-            self.closed = True
-
-    async def resolve_model(self, provider: str, model: str) -> ModelInfo:
-        return ModelInfo(**{"id": model, **self.info})
 
 
 class Failing(LlmAdapter):
@@ -76,31 +47,6 @@ class Failing(LlmAdapter):
     async def _late(self) -> Chunks:
         yield TextDelta(0, "a")
         raise self.error
-
-
-@asynccontextmanager
-async def running(**adapters: LlmAdapter) -> AsyncIterator[tuple[Context, Llm]]:
-    """A container with the service, and the adapters registered by a plugin of their own."""
-
-    @plugin(inject=(Llm,))
-    def models(ctx: Context) -> None:
-        for provider, adapter in adapters.items():
-            ctx[Llm].register_adapter(provider, adapter)
-
-    async with Container() as root:
-        await root.plugin(Llm).ready()
-        await root.plugin(models).ready()
-        yield root, root[Llm]
-
-
-def request(text: str = "hi there", provider: str = "echo", **fields: Any) -> GenerateOptions:
-    messages = fields.pop("messages", (create_user_message(text),))
-    return GenerateOptions(provider=provider, model="m", messages=messages, **fields)
-
-
-async def collected(chunks: Chunks) -> list[Chunk]:
-    async with aclosing(chunks):
-        return [chunk async for chunk in chunks]
 
 
 async def test_a_request_reaches_the_adapter_of_its_provider() -> None:
@@ -189,6 +135,32 @@ async def test_the_finish_is_the_last_chunk_and_is_never_missing() -> None:
     assert last.finish.failure.code == "STREAM_CLOSED"
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (Finish("error"), "UNKNOWN"),
+        (Finish.error(LlmFailure("a", "")), "UNKNOWN"),
+        (Finish.error(LlmFailure("a", "AUTH")), "AUTH"),
+        (Finish("stop", LlmFailure("a", "AUTH")), None),
+    ],
+)
+async def test_a_finish_has_a_failure_exactly_where_one_belongs(
+    given: Finish, kept: str | None
+) -> None:
+    """M-030, M-036: what the log could not be read back with does not get into it."""
+
+    class Sloppy(LlmAdapter):
+        async def stream(self, request: GenerateOptions) -> Chunks:
+            yield FinishChunk(given)
+
+    async with running(echo=Sloppy()) as (_, llm):
+        [chunk] = await collected(llm.stream(request()))
+    assert chunk_from_wire(chunk.to_wire()) == chunk
+    assert isinstance(chunk, FinishChunk)
+    failure = chunk.finish.failure
+    assert (None if failure is None else failure.code) == kept
+
+
 async def test_a_stream_that_is_no_generator_is_a_finish_that_says_so() -> None:
     """An adapter written with `return` instead of `yield`."""
 
@@ -257,270 +229,6 @@ async def test_cancelling_the_consumer_reaches_the_adapter_and_is_no_failure() -
                     scope.cancel()
     assert (scope.cancelled_caught, adapter.closed) == (True, True)
     assert seen == [TextDelta(0, "a")]
-
-
-async def test_a_registration_ends_with_the_fiber_that_made_it() -> None:
-    """M-021: also when another plugin holds the handle."""
-
-    @plugin(inject=(Llm,))
-    def models(ctx: Context) -> None:
-        ctx[Llm].register_adapter(["a", "b"], Echo())
-
-    async with running(echo=Echo()) as (root, llm):
-        fiber = root.plugin(models)
-        await fiber.ready()
-        assert [info.name for info in llm.list_providers()] == ["echo", "a", "b"]
-        await fiber.dispose()
-        assert [info.name for info in llm.list_providers()] == ["echo"]
-
-
-@pytest.mark.parametrize(
-    ("providers", "code"),
-    [
-        (["new", "echo"], "DUPLICATE_ADAPTER"),
-        (["new", "new"], "DUPLICATE_ADAPTER"),
-        ([], "INVALID_ADAPTER"),
-        (["new", " "], "INVALID_ADAPTER"),
-    ],
-)
-async def test_a_refused_registration_changes_nothing(providers: list[str], code: str) -> None:
-    """M-021: all or nothing, and the same names can be registered afterwards."""
-    updates: list[AdaptersUpdated] = []
-    async with running(echo=Echo()) as (root, llm):
-        root.on(ADAPTERS_UPDATED, updates.append)
-        with pytest.raises(HarnessError) as raised:
-            llm.register_adapter(providers, Echo())
-        assert raised.value.code == code
-        assert updates == []
-        llm.register_adapter("new", Echo()).close()
-        llm.register_adapter("new", Echo())
-
-
-async def test_a_duplicate_names_the_plugin_that_was_first() -> None:
-    async with running(echo=Echo()) as (_, llm):
-        with pytest.raises(DuplicateAdapterError, match='"models"'):
-            llm.register_adapter("echo", Echo())
-
-
-async def test_no_adapter_is_refused() -> None:
-    """M-021: also an adapter whose metadata has the wrong shape."""
-
-    class Odd(Echo):
-        def provider_info(self, provider: str) -> Any:
-            return provider
-
-    async with running() as (_, llm):
-        for adapter in (object(), Odd()):
-            with pytest.raises(HarnessError) as raised:
-                llm.register_adapter("x", adapter)  # type: ignore[arg-type]  # that is the point
-            assert raised.value.code == "INVALID_ADAPTER"
-
-
-async def test_replace_swaps_the_routes_in_one_step() -> None:
-    """M-021, M-033: one event, at which the registry is readable; none of it after the end."""
-    async with running(echo=Echo()) as (root, llm):
-        handle = llm.register_adapter(["a", "b"], Echo())
-        seen: list[object] = []
-        root.on(ADAPTERS_UPDATED, lambda update: seen.append((update, len(llm.list_providers()))))
-        handle.replace(["b", "c"])
-        assert handle.providers == ("b", "c")
-        assert seen == [(AdaptersUpdated(("echo", "b", "c")), 3)]
-        with pytest.raises(DuplicateAdapterError):
-            handle.replace("echo")
-        assert handle.providers == ("b", "c")
-        handle.close()
-        handle.close()
-        with pytest.raises(HarnessError) as raised:
-            handle.replace("d")
-        assert raised.value.code == "REGISTRATION_DISPOSED"
-        assert seen[1:] == [(AdaptersUpdated(("echo",)), 1)]
-
-
-async def test_a_failing_listener_does_not_refuse_a_registration() -> None:
-    """M-033: the failure is contained and the registration stands."""
-
-    def fail(update: AdaptersUpdated) -> None:
-        raise RuntimeError("listener")
-
-    async with running() as (root, llm):
-        root.on(ADAPTERS_UPDATED, fail)
-        llm.register_adapter("x", Echo())
-        assert llm.list_providers() == (ProviderInfo("x"),)
-
-
-async def test_a_finished_plugin_cannot_register() -> None:
-    contexts: list[Context] = []
-
-    @plugin(inject=(Llm,))
-    def late(ctx: Context) -> None:
-        contexts.append(ctx)
-
-    async with running() as (root, llm):
-        fiber = root.plugin(late)
-        await fiber.ready()
-        view = contexts[0][Llm]
-        await fiber.dispose()
-        with pytest.raises(InactiveFiberError):
-            view.register_adapter("x", Echo())
-        assert llm.list_providers() == ()
-
-
-async def test_the_retry_policy_is_the_one_of_the_registration() -> None:
-    """M-032: asked once, whatever the adapter says later."""
-
-    class Patient(Echo):
-        retries = 1
-
-        def retry_policy(self, provider: str) -> RetryPolicy:
-            return RetryPolicy(max_retries=self.retries)
-
-    adapter = Patient()
-    async with running(echo=adapter) as (_, llm):
-        adapter.retries = 9
-        call = await llm.prepare_call(LlmCallConfig(provider="echo", model="m"))
-        assert llm.provider_retry_policy("echo") == RetryPolicy(max_retries=1) == call.retry_policy
-
-
-CONFIG = LlmCallConfig(provider="echo", model="m")
-
-
-async def test_defaults_of_the_model_are_filled_in_and_named() -> None:
-    """M-026: an explicit cap is kept, and marks nothing."""
-    adapter = Echo(
-        max_tokens=100,
-        context_window=4096,
-        reasoning_efforts=("low", "high"),
-        default_reasoning_effort="low",
-    )
-    async with running(echo=adapter) as (_, llm):
-        call = await llm.prepare_call(CONFIG)
-        assert (call.config.max_tokens, call.config.reasoning_effort) == (100, "low")
-        assert call.adapter_defaults == {"max_tokens", "reasoning_effort"}
-        assert call.context_window == 4096
-        explicit = LlmCallConfig(provider="echo", model="m", max_tokens=7, reasoning_effort="high")
-        assert await llm.resolve_call_config(explicit) == explicit
-        assert (await llm.prepare_call(explicit)).adapter_defaults == frozenset()
-
-
-async def test_a_call_without_model_gets_the_adapters_default() -> None:
-    """A provider and no model is enough where the adapter has a default."""
-
-    class Sole(Echo):
-        def default_model(self, provider: str) -> str:
-            return "only"
-
-    async with running(echo=Sole(), plain=Echo()) as (_, llm):
-        call = await llm.prepare_call(LlmCallConfig(provider="echo"))
-        assert (call.config.model, call.adapter_defaults) == ("only", frozenset({"model"}))
-        for config in (LlmCallConfig(), LlmCallConfig(provider="plain")):
-            with pytest.raises(HarnessError, match="agent/request") as raised:
-                await llm.prepare_call(config)
-            assert raised.value.code == "INVALID_REQUEST"
-
-
-@pytest.mark.parametrize("efforts", [("low", "high"), ()])
-async def test_an_unsupported_effort_is_refused(efforts: tuple[str, ...]) -> None:
-    """M-026: never replaced by a nearby one."""
-    config = LlmCallConfig(provider="echo", model="m", reasoning_effort="max")
-    async with running(echo=Echo(reasoning_efforts=efforts)) as (_, llm):
-        with pytest.raises(HarnessError, match="effort 'max'") as raised:
-            await llm.resolve_call_config(config)
-    assert raised.value.code == "UNSUPPORTED_REASONING_EFFORT"
-
-
-@pytest.mark.parametrize(
-    ("info", "code"),
-    [
-        ({"id": "other"}, "INVALID_MODEL_INFO"),
-        ({"context_window": 0}, "INVALID_MODEL_CONTEXT"),
-        ({"max_tokens": -1}, "INVALID_MODEL_MAX_TOKENS"),
-        ({"max_tokens": True}, "INVALID_MODEL_MAX_TOKENS"),
-        (
-            {"reasoning_efforts": ("low",), "default_reasoning_effort": "high"},
-            "INVALID_MODEL_REASONING",
-        ),
-    ],
-)
-async def test_senseless_model_metadata_is_refused(info: dict[str, Any], code: str) -> None:
-    """M-025: by lookup and by preparation alike."""
-    async with running(echo=Echo(**info)) as (_, llm):
-        with pytest.raises(HarnessError) as looked_up:
-            await llm.resolve_model_info("echo", "m")
-        with pytest.raises(HarnessError) as prepared:
-            await llm.prepare_call(CONFIG)
-    assert looked_up.value.code == prepared.value.code == code
-
-
-async def test_the_model_list_is_whole_or_refused() -> None:
-    """M-025: duplicates and other objects spoil it; it limits nothing."""
-
-    class Listing(Echo):
-        models: list[Any]
-
-        async def list_models(self, provider: str) -> list[Any]:
-            return self.models
-
-    adapter = Listing()
-    async with running(echo=adapter) as (_, llm):
-        adapter.models = [ModelInfo(id="a"), ModelInfo(id="b")]
-        assert await llm.list_models("echo") == tuple(adapter.models)
-        for models in ([ModelInfo(id="a"), ModelInfo(id="a")], ["a"]):
-            adapter.models = models
-            with pytest.raises(HarnessError) as raised:
-                await llm.list_models("echo")
-            assert raised.value.code == "INVALID_CATALOG"
-        assert (await llm.resolve_model_info("echo", "unlisted")).id == "unlisted"
-
-
-async def test_a_prepared_call_runs_once_and_only_its_own_config() -> None:
-    """M-027: a second use and a drifted config are refused before anything is sent."""
-    adapter = Echo()
-    async with running(echo=adapter) as (_, llm):
-        call = await llm.prepare_call(CONFIG)
-        with pytest.raises(HarnessError, match="config") as drifted:
-            call.stream(request(temperature=1.0))
-        assert (await collected(call.stream(request())))[-1] == STOP
-        with pytest.raises(HarnessError, match="used already") as again:
-            call.stream(request())
-        with pytest.raises(AttributeError):
-            call.config = CONFIG  # type: ignore[misc]  # that is the point
-    assert drifted.value.code == again.value.code == "INVALID_PREPARED_CALL"
-    assert len(adapter.requests) == 1
-
-
-async def test_a_prepared_call_survives_the_replacement_of_its_route() -> None:
-    """M-027: it goes to the adapter that resolved it, through the same middleware."""
-    first, second, seen = Echo(), Echo(), []
-
-    def watch(request: GenerateOptions, call_next: Next[Chunks]) -> Any:
-        seen.append(request.model)
-        return call_next()
-
-    async with running() as (root, llm):
-        root.on(STREAM, watch)
-        handle = llm.register_adapter("echo", first)
-        call = await llm.prepare_call(CONFIG)
-        handle.close()
-        llm.register_adapter("echo", second)
-        await collected(call.stream(request()))
-    assert (len(first.requests), len(second.requests), seen) == (1, 0, ["m"])
-
-
-async def test_an_adapter_binds_metadata_and_dispatch_to_one_generation() -> None:
-    """M-027: one lookup gives both."""
-
-    class Changing(Echo):
-        async def prepare_call(self, config: LlmCallConfig) -> BoundCall:
-            return BoundCall(ModelInfo(id=config.model, max_tokens=5), self.generation)
-
-        async def generation(self, request: GenerateOptions) -> Chunks:
-            yield TextDelta(0, "bound")
-            yield STOP
-
-    async with running(echo=Changing()) as (_, llm):
-        call = await llm.prepare_call(CONFIG)
-        chunks = await collected(call.stream(request(max_tokens=5)))
-    assert chunks == [TextDelta(0, "bound"), STOP]
 
 
 def from_model(provider: str) -> Message:

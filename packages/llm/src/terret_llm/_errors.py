@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from terret_context import TerretError
 
 from ._outcomes import LlmFailure
+from ._text import replace_surrogates
 
 
 class HarnessError(TerretError):
@@ -26,10 +27,25 @@ def failure_of(error: BaseException) -> LlmFailure:
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return failure_of(error.exceptions[0])
     if isinstance(error, LlmError):
-        return error.failure
+        return normal_failure(error.failure)
     if isinstance(error, HarnessError):
         return LlmFailure(_text_of(error), error.code)
     return LlmFailure(error_chain(error), "UNKNOWN")
+
+
+def normal_failure(failure: object) -> LlmFailure:
+    """`failure`, if the log can hold it; else one of what can be used of it."""
+    if not isinstance(failure, LlmFailure):
+        return LlmFailure("the call failed, and the adapter does not say why", "UNKNOWN")
+    status, wait, request = failure.status, failure.provider_retry_after_ms, failure.request_id
+    normal = LlmFailure(
+        replace_surrogates(str(failure.message)),
+        failure.code if isinstance(failure.code, str) and failure.code else "UNKNOWN",
+        status if type(status) is int else None,
+        wait if type(wait) is int and wait >= 0 else None,
+        request if isinstance(request, str) else None,
+    )
+    return failure if normal == failure else normal
 
 
 def error_chain(error: BaseException) -> str:

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 from ._adapter import LlmAdapter
 from ._chunks import FinishChunk
-from ._errors import HarnessError, failure_of
+from ._errors import HarnessError, failure_of, normal_failure
 from ._events import Chunks
 from ._folds import folded
 from ._messages import Message
@@ -36,9 +36,10 @@ async def contained(
             except Exception as error:
                 yield _failed(error)
                 return
-            yield chunk
             if isinstance(chunk, FinishChunk):
+                yield _normal(chunk)
                 return
+            yield chunk
     finally:
         await chunks.aclose()
 
@@ -91,6 +92,15 @@ def _generator(chunks: Chunks, provider: str) -> Chunks:
             "INVALID_ADAPTER",
         )
     return chunks
+
+
+def _normal(chunk: FinishChunk) -> FinishChunk:
+    """The finish with a failure exactly where one belongs, as the log holds it."""
+    finish = chunk.finish
+    failure = normal_failure(finish.failure) if finish.failed else None
+    if failure is finish.failure:
+        return chunk
+    return FinishChunk(Finish(finish.kind, failure, finish.replay_state))
 
 
 def _failed(error: Exception) -> FinishChunk:
