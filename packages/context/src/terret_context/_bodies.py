@@ -31,8 +31,11 @@ def run_body(fiber: Fiber) -> Load:
     plugin = fiber.plugin
     assert plugin is not None
     arguments = (fiber.ctx,) if plugin.config is None else (fiber.ctx, fiber.config)
-    body: Callable[..., Any] = partial(plugin.body, *arguments)
     form = plugin.form
+    if form is Form.PLAIN:
+        _keep(fiber, _call_plain(fiber, plugin.body, *arguments))
+        return True
+    body: Callable[..., Any] = partial(plugin.body, *arguments)
     if form is Form.SERVICE:
         service = _call_plain(fiber, body)
         Provision(fiber, fiber.ctx, plugin.provides[0], service)
@@ -146,11 +149,11 @@ async def _last(generator: AsyncGenerator[object, None], label: str) -> None:
         raise yielded_again(label)
 
 
-def _call_plain(fiber: Fiber, call: Callable[[], Any]) -> Any:
+def _call_plain(fiber: Fiber, call: Callable[..., Any], *arguments: object) -> Any:
     """Calls plain code of a load in a context of its own, so variables it sets stay there."""
     variables = copy_context()
     variables.run(TRANSITION.set, Transition(fiber, "load"))
-    return variables.run(call)
+    return variables.run(call, *arguments)
 
 
 def _keep(fiber: Fiber, result: object) -> None:

@@ -127,10 +127,11 @@ class Context(Lookup, Emitter):
             fiber.config = record.validate(config)
         except ConfigError as error:
             fiber.take_error(error, "configuration")
-        self._kernel.emit(INTERNAL_PLUGIN, fiber)
+        kernel = self._kernel
+        kernel.emit(INTERNAL_PLUGIN, fiber)
         if fiber.error is not None and not fiber.retiring:
             fiber.set_state(FAILED)
-        self._kernel.touch(fiber)
+        kernel.touch(fiber)
         return fiber
 
     def inject(self, keys: Iterable[object], body: Callable[..., object]) -> Fiber:

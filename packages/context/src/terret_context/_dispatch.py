@@ -121,7 +121,7 @@ class Table:
         self._all: Selection | None = None
         self._unscoped: Selection | None = None
 
-    def select(self, name: str, subject: object | None) -> Selection:
+    def select(self, name: str, subject: object | None = None) -> Selection:
         """Returns the listeners that a dispatch with this subject reaches."""
         if not self._scoped:
             if self._all is None:

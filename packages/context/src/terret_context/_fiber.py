@@ -158,13 +158,10 @@ class Fiber:
         self.name = name
         self.entry = entry
         self.since = kernel.now
-        required = dict.fromkeys((*(plugin.inject if plugin else ()), *inject), True)
-        optional = () if plugin is None else plugin.optional
-        self.needs = (
-            *required.items(),
-            *((key, False) for key in optional if key not in required),
-        )
+        self.needs = () if plugin is None else plugin.needs
         self.provides = () if plugin is None else plugin.provides
+        if inject:
+            self.needs = tuple({**dict(self.needs), **dict.fromkeys(inject, True)}.items())
         self.bindings: dict[Slot, Binding] = {}
         self.effects: dict[int, Effect] = {}
         self.update_handlers: list[Callable[[Any, Any], object]] = []

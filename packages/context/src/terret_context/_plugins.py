@@ -80,6 +80,8 @@ class Plugin:
     api: str | None = None
     cancel_load: bool = False
     form: Form = field(init=False)
+    needs: tuple[tuple[str, bool], ...] = field(init=False)
+    """Each declared key, and whether it is required."""
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -89,6 +91,9 @@ class Plugin:
         if self.form is Form.SERVICE:
             own = key_name(self.body)
             set_(self, "provides", (own, *(key for key in self.provides if key != own)))
+        optional = (key for key in self.optional if key not in self.inject)
+        needs = (*((key, True) for key in self.inject), *((key, False) for key in optional))
+        set_(self, "needs", needs)
         self._check_parameters()
 
     def __str__(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ._cycles import find_cycles, text_of
-from ._dispatch import Table, emit, select, silence
+from ._dispatch import Table, emit, silence
 from ._events import Event
 from ._fiber import FAILED, UNLOADING, Fiber, FiberState
 from ._internal import (
@@ -117,10 +117,12 @@ class Register(Keeper):
     # ---- what happened
 
     def emit(self, event: Event, *payload: Any) -> None:
-        try:
-            emit(select(self.tables, event.name).listeners, payload)
-        except BaseException as error:  # of a listener, such as SystemExit
-            self.fatal(error)
+        table = self.tables.get(event.name)
+        if table is not None:
+            try:
+                emit(table.select(event.name).listeners, payload)
+            except BaseException as error:  # of a listener, such as SystemExit
+                self.fatal(error)
 
     def status(self, fiber: Fiber, old: FiberState) -> None:
         """Tells everybody that a fiber has changed its state."""

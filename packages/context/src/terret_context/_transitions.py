@@ -73,14 +73,16 @@ def load(fiber: Fiber, target: Target) -> Steps:
 
 def unload(fiber: Fiber) -> Steps:
     """Drains the consumers, undoes everything, newest first, and drops the committed view."""
-    if fiber.target is not None and not fiber.retiring and not fiber.has_failed:
+    if fiber.needs and not fiber.retiring and not fiber.has_failed:
         fiber.cause = ", ".join(changed_keys(fiber))
     fiber.set_state(UNLOADING)
     fiber.kernel.silence(fiber)
     for binding in tuple(fiber.bindings.values()):
         fiber.kernel.touch_dependents(binding)
-    yield from drain(fiber)
-    yield from undo_all(fiber, fiber.failures)
+    if fiber.bindings:
+        yield from drain(fiber)
+    if fiber.effects:
+        yield from undo_all(fiber, fiber.failures)
     for used in (fiber.committed or {}).values():
         if used is not None:
             used.consumers.pop(fiber, None)

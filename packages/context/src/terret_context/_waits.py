@@ -1,8 +1,7 @@
 """Which transition the running code belongs to, and waits that could never end."""
 
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ._errors import LifecycleDeadlockError
 
@@ -16,8 +15,7 @@ class Node(Protocol):
     def transition(self) -> object | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """A load or unload of one fiber."""
 
     fiber: Node
