@@ -121,7 +121,7 @@ class Context(Lookup, Emitter):
         """
         record = as_plugin(plugin)
         record.check_api()
-        keys = tuple(key_name(key) for key in inject)
+        keys = tuple(map(key_name, inject))
         fiber = self._mount(record, name=name, inject=keys, entry=entry, source=config)
         try:
             fiber.config = record.validate(config)

@@ -1,6 +1,7 @@
 """Fibers: running instances of plugins, and the views that plugin code holds of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -86,6 +87,7 @@ class Kernel(Host, Protocol):
     def silence(self, fiber: "Fiber") -> None: ...
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Fiber:
     """One running instance of a plugin. Made by `ctx.plugin`, `ctx.inject` and `ctx.scope`.
 
@@ -102,70 +104,65 @@ class Fiber:
         ctx: Its context, the same one over all restarts.
     """
 
-    ctx: Any
+    kernel: Kernel
+    uid: int
+    parent: "Fiber | None"
+    plugin: Plugin | None
+    _: KW_ONLY
+    name: str
+    entry: object | None = None
+    inject: InitVar[tuple[str, ...]] = ()
+
+    needs: tuple[tuple[str, bool], ...] = ()
+    provides: tuple[str, ...] = ()
+    ctx: Any = None
     upper: View | None = None
-    is_scope = False
-    state = PENDING
-    since = 0.0
+    is_scope: bool = False
+    state: FiberState = PENDING
+    since: float = 0.0
     source: object | None = None
     config: BaseModel | None = None
-    generation = 0
-    retiring = False
+    generation: int = 0
+    retiring: bool = False
+    bindings: dict[Slot, Binding] = field(default_factory=dict)
+    effects: dict[int, Effect] = field(default_factory=dict)
     # the load that runs or is up
     target: Target | None = None
     committed: Mapping[str, Binding | None] | None = None
     transition: Steps | None = None
     actor: Any = None
     awaits: "Fiber | None" = None
+    update_handlers: list[Callable[[Any, Any], object]] = field(default_factory=list)
     withdrawn: tuple[Binding, ...] = ()  # still used by somebody
     # failures
     error: Exception | None = None
-    failed_generation = -1
-    failed_in = ""
-    announced = True
-    observers = 0
-    collectors = 0
+    failed_generation: int = -1
+    failed_in: str = ""
+    failures: list[Exception] = field(default_factory=list)
+    announced: bool = True
+    observers: int = 0
+    collectors: int = 0
     # why it was loaded again
-    loaded = False
-    request = ""
-    cause = ""
+    loaded: bool = False
+    request: str = ""
+    cause: str = ""
     restarts: tuple[Restart, ...] = ()
     # what others keep here
     handle: Effect | None = None
     held: object | None = None
     logger: Any = None
-    queued = 0
+    queued: int = 0
     parked: "tuple[Fiber, ...]" = ()
-    _serial = 0
+    _serial: int = 0
     _change: anyio.Event | None = None
     _rest: anyio.Event | None = None
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        uid: int,
-        parent: "Fiber | None",
-        plugin: Plugin | None,
-        *,
-        name: str,
-        entry: object | None = None,
-        inject: tuple[str, ...] = (),
-    ) -> None:
-        self.kernel = kernel
-        self.uid = uid
-        self.parent = parent
-        self.plugin = plugin
-        self.name = name
-        self.entry = entry
-        self.since = kernel.now
-        self.needs = () if plugin is None else plugin.needs
-        self.provides = () if plugin is None else plugin.provides
+    def __post_init__(self, inject: tuple[str, ...]) -> None:
+        self.since = self.kernel.now
+        if self.plugin is not None:
+            self.needs, self.provides = self.plugin.needs, self.plugin.provides
         if inject:
             self.needs = tuple({**dict(self.needs), **dict.fromkeys(inject, True)}.items())
-        self.bindings: dict[Slot, Binding] = {}
-        self.effects: dict[int, Effect] = {}
-        self.update_handlers: list[Callable[[Any, Any], object]] = []
-        self.failures: list[Exception] = []
 
     def __str__(self) -> str:
         if self.plugin is None:

@@ -79,7 +79,7 @@ def unload(fiber: Fiber) -> Steps:
     fiber.kernel.silence(fiber)
     for binding in tuple(fiber.bindings.values()):
         fiber.kernel.touch_dependents(binding)
-    if fiber.bindings:
+    if fiber.bindings or fiber.withdrawn:
         yield from drain(fiber)
     if fiber.effects:
         yield from undo_all(fiber, fiber.failures)
