@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help sync format lint types imports catalogs test check rows smoke bench changes
+.PHONY: help sync format lint types imports catalogs test check rows peers smoke soak bench changes
 
 help:      ## list the targets
 	@sed -nE 's/^([a-z]+):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -30,8 +30,14 @@ check: lint types imports catalogs  ## what has to hold besides the tests
 rows:      ## rows of the behaviour checklists that tests prove (scripts/rows.py --help)
 	uv run python scripts/rows.py
 
+peers:     ## install aimock, a scripted model server that some tests talk to (needs npm)
+	npm install --silent --no-audit --no-fund --no-save --prefix build/peers @copilotkit/aimock@1.43.0
+
 smoke:     ## build the wheels and use them in an empty environment
 	uv run python scripts/smoke.py
+
+soak:      ## long runs for which CI has no time: one line for each
+	uv run python tests/support/durable_kills.py --kills 1000
 
 bench:     ## benchmarks against their floors
 	uv run python benchmarks/loop.py

@@ -48,9 +48,9 @@ def named_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", None) in _DAMAGE:
-            raise SessionCorruptionError(str(path), "database", str(error)) from error
-        raise OSError(f"{path}: {error}") from error
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_DISK:
+            raise OSError(f"{path}: {error}") from error
+        raise SessionCorruptionError(str(path), "database", str(error)) from error
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -80,7 +80,17 @@ def _has_tables(path: Path, db: sqlite3.Connection) -> bool:
 
 _APPLICATION: Final = 0x54727274  # "Trrt"
 _VERSION: Final = 1
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_OF_THE_DISK: Final = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOLFS,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+)
 _SCHEMA: Final = (
     f"PRAGMA application_id = {_APPLICATION}",
     f"PRAGMA user_version = {_VERSION}",
