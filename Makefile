@@ -33,9 +33,6 @@ rows:      ## rows of the behaviour checklists that tests prove (scripts/rows.py
 peers:     ## install aimock, a scripted model server that some tests talk to (needs npm)
 	npm install --silent --no-audit --no-fund --no-save --prefix build/peers @copilotkit/aimock@1.43.0
 
-peers:     ## install aimock, a scripted model server that some tests talk to (needs npm)
-	npm install --silent --no-audit --no-fund --no-save --prefix build/peers @copilotkit/aimock@1.43.0
-
 smoke:     ## build the wheels and use them in an empty environment
 	uv run python scripts/smoke.py
 
