@@ -93,6 +93,19 @@ class NoSuchAgentError(HarnessError):
         )
 
 
+class AgentNameTakenError(HarnessError):
+    """Two places of a configuration give the same name to an agent."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        self.name = name
+        self.first = first
+        self.second = second
+        super().__init__(
+            f'the agent name "{name}" is given twice, in {first} and in {second}: rename one',
+            "AGENT_NAME_TAKEN",
+        )
+
+
 class MaintenanceAbortedError(HarnessError):
     """A maintenance job was stopped by `cancel`."""
 

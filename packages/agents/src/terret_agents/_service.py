@@ -15,6 +15,7 @@ from ._errors import AgentExistsError, FactoryTakenError, NoFactoryError, NoSuch
 from ._events import AGENT_DISPOSED, CREATED
 from ._factory import AgentFactory, AgentHandle, CreateOptions, Meta, ResumeOptions, Seed, Setup
 from ._initiator import InitiatorBlocks
+from ._names import AgentNames, StartNamed
 from ._payloads import AgentCreated, AgentDisposed
 
 
@@ -49,6 +50,7 @@ class Agents(Service, key="agents", config=AgentsConfig):
         self._live: dict[str, _Registration] = {}
         self._configured: dict[str, tuple[AgentEntry, Context]] = {}
         self._started: dict[str, AgentHandle] = {}
+        self._names = AgentNames()
         self._blocks = InitiatorBlocks()
         self._attention = WeakKeyDictionary[Agent, anyio.Lock]()
 
@@ -186,6 +188,28 @@ class Agents(Service, key="agents", config=AgentsConfig):
             lambda: self._know(tuple(entries), self.caller), label="configured agents"
         )
 
+    def reserve(self, names: Iterable[str], *, place: str) -> Effect:
+        """Takes the names of a configuration's agents, before they can start; `place` is its place.
+
+        Raises `AgentNameTakenError` if another place has one of them.
+        """
+        return self.caller.effect(
+            lambda: self._names.take(names, place, None), label="names of agents"
+        )
+
+    def offer(self, name: str, start: StartNamed, *, place: str) -> Effect:
+        """Makes an agent known that is started in its own way: `start` of it is `await start(id)`.
+
+        It is known as long as the caller's fiber is loaded. Raises `AgentNameTakenError`.
+        """
+        return self.caller.effect(
+            lambda: self._names.take((name,), place, start), label=f"agent name {name}"
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Returns the names of all agents that `start` can start."""
+        return (*self._configured, *self._names.offered)
+
     @property
     def autostart(self) -> bool:
         """Whether configured agents start with the harness."""
@@ -205,10 +229,13 @@ class Agents(Service, key="agents", config=AgentsConfig):
         """Starts an agent of the configuration; a running instance of it is disposed first.
 
         `session_id` takes the place of the entry's own session: resumed if it is stored, else
-        created. Raises `NoSuchAgentError`, and whatever keeps the agent from starting.
+        created. An offered agent is started as its offer says. Raises `NoSuchAgentError`, and
+        whatever keeps the agent from starting.
         """
+        if (offered := self._names.starter(label)) is not None:
+            return await offered(session_id)
         if label not in self._configured:
-            raise NoSuchAgentError(label, tuple(self._configured))
+            raise NoSuchAgentError(label, self.names())
         entry, ctx = self._configured[label]
         if session_id is not None:
             entry = entry.model_copy(update={"session_id": session_id, "resume_session_id": None})

@@ -57,10 +57,13 @@ async def start_agents(ctx: Context, entries: Sequence[AgentEntry]) -> None:
 def start_agents_when_ready(ctx: Context, entries: Sequence[AgentEntry]) -> None:
     """Starts the agents of a configuration once the harness is ready, if it has any.
 
-    They go with the fiber of `ctx`; one that is still starting then is given up.
+    They go with the fiber of `ctx`; one that is still starting then is given up. Their names are
+    taken at once: raises `AgentNameTakenError`.
     """
     if not entries:
         return
+    place = f"the agents of {ctx.fiber.entry or ctx.fiber}"
+    ctx[Agents].reserve([entry.id for entry in entries], place=place)
 
     async def configured_agents(ready: Context) -> None:
         await start_agents(ready, entries)
