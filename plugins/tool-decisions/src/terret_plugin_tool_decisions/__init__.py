@@ -1,5 +1,5 @@
 """Records what was decided about each tool call."""
 
-from ._plugin import ToolDecision, tool_decisions
+from ._plugin import tool_decisions
 
-__all__ = ["ToolDecision", "tool_decisions"]
+__all__ = ["tool_decisions"]

@@ -1,31 +1,9 @@
-from dataclasses import dataclass
-from typing import Any, Literal
-
 from terret_context import Context, Next, plugin
 from terret_sessions import declare_event_type
 from terret_tools import DECIDED, SKIPPED_SIBLING_DENIED, Allow, Decided, Deny, Tools
 
-
-@dataclass(frozen=True, slots=True)
-class ToolDecision:
-    """What was decided about a call, before its body or its refusal; `tool/decision` in the log.
-
-    `args` are the arguments after a person changed them.
-    """
-
-    turn: int
-    step: int
-    call_id: str
-    name: str
-    decision: Literal["allow", "deny"]
-    source: str
-    reason: str
-    rule: str | None = None
-    approval_id: str | None = None
-    args: dict[str, Any] | None = None
-
-
-declare_event_type("tool/decision", ToolDecision, ignorable=True)
+# Plain JSON: a log that another version wrote has to load.
+declare_event_type("tool/decision", ignorable=True)
 
 
 @plugin(inject=(Tools,))
@@ -42,24 +20,32 @@ def tool_decisions(ctx: Context) -> None:
 
 
 def _log(decided: Decided, decision: Allow | Deny) -> None:
-    call, grounds = decided.exec, decision.grounds
+    call = decided.exec
     skipped = isinstance(decision, Deny) and decision.code == SKIPPED_SIBLING_DENIED
     if call.agent is None or call.parent is not None or skipped:
         return
     session = call.agent.session
-    approval = grounds.approval if grounds else None
-    edited = call.plain_arguments() if approval and approval.arguments is not None else None
-    reason = decision.reason if isinstance(decision, Deny) else "no policy objects"
-    record = ToolDecision(
-        turn=session.open_turn or session.last_turn,
-        step=session.open_step or 0,
-        call_id=call.call_id,
-        name=call.name,
-        decision="deny" if isinstance(decision, Deny) else "allow",
-        source=grounds.source if grounds else "hook",
-        reason=grounds.reason if grounds else reason,
-        rule=grounds.rule if grounds else None,
-        approval_id=approval.id if approval else None,
-        args=edited if isinstance(edited, dict) else None,
-    )
-    session.append("tool/decision", record)
+    row = {
+        "turn": session.open_turn or session.last_turn,
+        "step": session.open_step or 0,
+        "callId": call.call_id,
+        "name": call.name,
+        "decision": "deny" if isinstance(decision, Deny) else "allow",
+        **_grounds(decided, decision),
+    }
+    session.append("tool/decision", {key: row[key] for key in row if row[key] is not None})
+
+
+def _grounds(decided: Decided, decision: Allow | Deny) -> dict[str, object]:
+    grounds = decision.grounds
+    if grounds is None:  # a listener denied what had been allowed
+        return {"source": "hook", "reason": getattr(decision, "reason", "")}
+    approval = grounds.approval
+    edited = approval is not None and approval.arguments is not None
+    return {
+        "source": grounds.source,
+        "rule": grounds.rule,
+        "reason": grounds.reason,
+        "approvalId": approval.id if approval else None,
+        "args": decided.exec.plain_arguments() if edited else None,
+    }
