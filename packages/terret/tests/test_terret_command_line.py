@@ -1,10 +1,12 @@
 """The command line in this process, on a model that answers from a script."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from terret.__main__ import main
+Run = Callable[..., tuple[int, str, str]]
+Agents = Callable[..., None]
 
 HARNESS = """
 plugins:
@@ -39,38 +41,20 @@ def echo(ctx):
 """
 
 
-class Terret:
-    """Runs command lines in a folder and gives exit code, standard output and error."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder = folder
-        self._capsys = capsys
-
-    def agents(self, *names: str) -> None:
-        listed = ", ".join(f"{{id: {name}, provider: echo, model: {name}}}" for name in names)
-        (self.folder / "harness.yml").write_text(HARNESS.replace("AGENTS", listed))
-
-    def __call__(self, *words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        out, err = self._capsys.readouterr()
-        code = ended.value.code
-        return (code if isinstance(code, int) else 0), out, err
-
-
-@pytest.fixture
-def terret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Terret:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("TERRET_ROOT", raising=False)
+@pytest.fixture(autouse=True)
+def agents(tmp_path: Path) -> Agents:
+    """Writes a harness with agents of these names; there are `main` and `shop` from the start."""
     (tmp_path / "echo.py").write_text(ECHO)
-    program = Terret(tmp_path, capsys)
-    program.agents("main", "shop")
-    return program
+
+    def write(*names: str) -> None:
+        listed = ", ".join(f"{{id: {name}, provider: echo, model: {name}}}" for name in names)
+        (tmp_path / "harness.yml").write_text(HARNESS.replace("AGENTS", listed))
+
+    write("main", "shop")
+    return write
 
 
-def test_the_version_is_that_of_the_distribution(terret: Terret) -> None:
+def test_the_version_is_that_of_the_distribution(terret: Run) -> None:
     assert terret("--version") == (0, "terret 0.1.0\n", "")
 
 
@@ -85,24 +69,24 @@ def test_the_version_is_that_of_the_distribution(terret: Terret) -> None:
         (("--agent", "shop", "main", "hello"), "shop: main hello"),
     ],
 )
-def test_which_word_is_the_agent(terret: Terret, words: tuple[str, ...], answer: str) -> None:
+def test_which_word_is_the_agent(terret: Run, words: tuple[str, ...], answer: str) -> None:
     code, out, _ = terret("run", *words)
     assert (code, out) == (0, answer + "\n")
 
 
-def test_the_only_agent_is_the_default_whatever_its_name(terret: Terret) -> None:
-    terret.agents("desk")
+def test_the_only_agent_is_the_default_whatever_its_name(terret: Run, agents: Agents) -> None:
+    agents("desk")
     assert terret("run", "hi")[:2] == (0, "desk: hi\n")
 
 
-def test_without_a_default_agent_the_known_ones_are_named(terret: Terret) -> None:
-    terret.agents("desk", "shop")
+def test_without_a_default_agent_the_known_ones_are_named(terret: Run, agents: Agents) -> None:
+    agents("desk", "shop")
     code, out, err = terret("run", "hi")
     assert (code, out) == (2, "")
     assert err == "terret: say which agent with --agent NAME (known: desk, shop)\n"
 
 
-def test_a_fresh_session_is_named_and_can_be_shown_and_continued(terret: Terret) -> None:
+def test_a_fresh_session_is_named_and_can_be_shown_and_continued(terret: Run) -> None:
     _, _, err = terret("run", "one")
     session = err.removeprefix("session ").splitlines()[0]
     assert session.startswith("main-session-")
@@ -121,16 +105,16 @@ def test_a_fresh_session_is_named_and_can_be_shown_and_continued(terret: Terret)
     assert listed.endswith("2 turns\n")
 
 
-def test_the_stored_log_is_printed_as_it_is(terret: Terret) -> None:
+def test_the_stored_log_is_printed_as_it_is(terret: Run) -> None:
     _, live, _ = terret("run", "--json", "--session", "s", "one")
     _, stored, _ = terret("sessions", "show", "s", "--events")
     assert stored == live
 
 
-def test_one_damaged_session_does_not_hide_the_others(terret: Terret) -> None:
+def test_one_damaged_session_does_not_hide_the_others(terret: Run, tmp_path: Path) -> None:
     for session in ("good", "bad"):
         terret("run", "--session", session, "hi")
-    [log] = (terret.folder / ".terret" / "sessions" / "bad").glob("*.jsonl")
+    [log] = (tmp_path / ".terret" / "sessions" / "bad").glob("*.jsonl")
     header, *rows = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join([header, b"{broken\n", *rows]))
     code, listed, _ = terret("sessions", "list")
@@ -139,26 +123,6 @@ def test_one_damaged_session_does_not_hide_the_others(terret: Terret) -> None:
     assert "cannot be read" in listed
 
 
-def test_values_can_be_set_for_one_run(terret: Terret) -> None:
+def test_values_can_be_set_for_one_run(terret: Run) -> None:
     more = "agent-loop.agents=[{id: solo, provider: echo, model: set}]"
     assert terret("run", "--set", more, "hi")[:2] == (0, "set: hi\n")
-
-
-def test_a_sound_configuration_is_confirmed(terret: Terret) -> None:
-    code, out, err = terret("config", "check")
-    assert (code, err) == (0, "")
-    assert out.endswith("no faults\n")
-
-
-def test_installed_plugins_are_listed_with_what_they_provide_and_need(terret: Terret) -> None:
-    code, out, err = terret("plugin", "list")
-    assert (code, err) == (0, "")
-    line = next(line for line in out.splitlines() if line.startswith("agent-loop "))
-    provides, needs = line.split(maxsplit=4)[3:]
-    assert provides == "agentLoop"
-    assert needs.startswith("llm, sessions, systemPrompt, agents, tools")
-
-
-def test_a_command_of_a_plugin_is_there(terret: Terret) -> None:
-    _, out, _ = terret("--help")
-    assert "model" in out

@@ -6,6 +6,7 @@ from ._faults import Fault, HarnessConfigError, Origin, Source
 from ._host import HookError, Hooks, InstalledPlugin, installed_plugins, load_hooks
 from ._nodes import Node
 from ._plan import Plan, check_document
+from ._resolving import load_plugin
 from ._service import ENTRY, READY, Loader, open_harness
 from ._tree import EntryChange
 from ._yaml import read_yaml
@@ -28,6 +29,7 @@ __all__ = [
     "check_document",
     "installed_plugins",
     "load_hooks",
+    "load_plugin",
     "open_harness",
     "read_env_file",
     "read_yaml",

@@ -8,7 +8,7 @@ from typing import Final
 
 from terret_context import TerretError, did_you_mean
 
-from ._entries import normalise
+from ._entries import entry_id, normalise
 from ._faults import Fault, Origin, Source
 from ._host import Hooks
 from ._nodes import Node, Report, canonical
@@ -129,9 +129,16 @@ def _listed(node: Node | None) -> tuple[Node, ...]:
     return node.value if isinstance(node.value, tuple) else (node,)
 
 
-def flag_layer(flag: str, source: Source, report: Report) -> Node | None:
-    """Makes the layer of one `--set PATH=VALUE`; reports if that is not what it is."""
+def flag_layer(flag: str, source: Source, document: Node | None, report: Report) -> Node | None:
+    """Makes the layer of one `--set PATH=VALUE`; reports if that is not what it is.
+
+    A path `ENTRY?.KEY` makes none if the document has no such entry.
+    """
     path, equals, text = flag.partition("=")
+    entry, is_tentative, rest = path.partition("?.")
+    if is_tentative and (document is None or entry_id(entry) not in document.items):
+        return None
+    path = f"{entry}.{rest}" if is_tentative else path
     if equals and all(re.split(r"[./]", path)):
         return value_layer(path, text, source, report)
     report(Fault(origin=Origin(source), path=path, message="expected PATH=VALUE"))

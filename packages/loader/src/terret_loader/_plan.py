@@ -112,9 +112,8 @@ class Checker:
         default = replace(flag, label="default")
         reader = LayerReader(self.hooks, self.sources, faults.append)
         layers = [
-            *(flag_layer(text, default, faults.append) for text in self.defaults),
+            *(flag_layer(text, default, None, faults.append) for text in self.defaults),
             *reader.read(path),
-            *(flag_layer(text, flag, faults.append) for text in self.sets),
         ]
         if not reader.complete:
             return Plan(faults=in_file_order(faults), files=frozenset(reader.files))
@@ -122,6 +121,9 @@ class Checker:
         for layer in filter(None, layers):
             document = merge(document, layer, faults.append, warnings.append)
         assert document is not None
+        for text in self.sets:
+            if (flagged := flag_layer(text, flag, document, faults.append)) is not None:
+                document = merge(document, flagged, faults.append, warnings.append)
         merged = document
         for layer in above(document):
             merged = merge(merged, layer, faults.append, warnings.append)

@@ -13,11 +13,21 @@ from types import ModuleType
 from terret_context import Plugin, TerretError, as_plugin, did_you_mean
 
 from ._faults import with_place
-from ._host import Hooks, InstalledPlugin, installed_plugins
+from ._host import Hooks, InstalledPlugin, installed_plugins, load_hooks
 
 
 class UseError(TerretError):
     """A `use` leads to no plugin."""
+
+
+def load_plugin(use: str, *, base: str | Path = ".", hooks: Hooks | None = None) -> Plugin:
+    """Imports what an entry with this `use` in a file of folder `base` would mount.
+
+    Raises a `TerretError` that says what is wrong; its cause is what the import raised.
+    """
+    plugin = Resolver(hooks or load_hooks()).resolve(use, Path(base).absolute())
+    plugin.check_api()
+    return plugin
 
 
 def file_of(use: str) -> str | None:
@@ -80,9 +90,9 @@ class Resolver:
             return self._entry_point(use)
         if (found := self._hooks.resolve("use", use, base)) is not None:
             return found
-        module = re.fullmatch(r"(\w+(?:\.\w+)+|\w+(?=:))(?::(\w+))?", use)
+        module = re.fullmatch(r"(\w+(?:\.\w+)+|\w+(?=:))(?::(\w*))?", use)
         if module is not None:
-            return _attribute(_module(use, module[1]), module[2], use)
+            return _attribute(_module(use, module[1]), module[2] or None, use)
         near = did_you_mean(use, {*known, *self._installed} - {use})
         raise UseError(f'no plugin "{use}" is installed{near or ": see `terret plugin list`"}')
 

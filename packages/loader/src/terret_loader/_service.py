@@ -276,9 +276,10 @@ async def open_harness(
 ) -> AsyncIterator[Container]:
     """Starts the harness of a `harness.yml` and gives the root context; stops it in order.
 
-    `sets` are texts `PATH=VALUE` that win over the files, `defaults` those that lose. With `safe`,
-    entries that cannot run are skipped instead of stopping the start. `env` is what `${env:}` sees,
-    `os.environ` by default. With `watch`, the harness follows its files.
+    `sets` are texts `PATH=VALUE` that win over the files (`ENTRY?.KEY=VALUE`: if there is such an
+    entry), `defaults` those that lose. With `safe`, entries that cannot run are skipped instead of
+    stopping the start. `env` is what `${env:}` sees, `os.environ` by default. With `watch`, the
+    harness follows its files.
     Raises `HarnessConfigError` with all faults: before anything is mounted, or after an ordered
     teardown if an entry does not run.
     """

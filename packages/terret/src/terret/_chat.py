@@ -9,14 +9,16 @@ from anyio.lowlevel import current_token
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from terret_agents import STATUS, USER, Agent, StatusChange
-from terret_context import Context
+from terret_context import Container
 from terret_llm import LOADING
+from terret_loader import ENTRY, EntryChange
 from terret_sessions import EVENT
 
 from ._boot import Boot
-from ._errors import DONE, INTERRUPTED
+from ._errors import DONE, INTERRUPTED, CommandError
 from ._interrupts import Interrupts, interrupts
-from ._screen import Screen, say
+from ._printing import say
+from ._screen import Screen
 from ._turn import agent_names, choose, start_agent
 
 _HELP = "/cancel stops the turn, /session shows the session, /quit or Ctrl-D ends"
@@ -27,45 +29,52 @@ async def run_chat(boot: Boot, name: str | None, session: str | None) -> int:
     with anyio.CancelScope() as everything:
         async with (
             interrupts(everything.cancel) as signals,
-            boot.open(start_agents=session is None) as root,
+            boot.open(start_agents=session is None, watch=True) as root,
         ):
-            agent = await start_agent(root, choose(name, agent_names(root)), session)
+            name = choose(name, agent_names(root))
+            agent = await start_agent(root, name, session)
             screen = Screen(
                 agent.id, sys.stdout, stream=True, quiet=boot.quiet, broken=everything.cancel
             )
             root.on(EVENT, screen)
             root.on(LOADING, screen.loading)
             say(f"session {agent.id}; {_HELP}")
-            return await Chat(agent, signals).run(root)
+            return await Chat(root, name, agent, signals, quiet=boot.quiet).run()
     return INTERRUPTED
 
 
 class Chat:
     """The prompt, the commands, and what Ctrl-C means."""
 
-    def __init__(self, agent: Agent, signals: Interrupts) -> None:
+    def __init__(
+        self, root: Container, name: str, agent: Agent, signals: Interrupts, *, quiet: bool
+    ) -> None:
+        self._root = root
+        self._name = name
         self._agent = agent
         self._signals = signals
+        self._quiet = quiet
         self._warned = False
         self._over = anyio.CancelScope()
 
-    async def run(self, root: Context) -> int:
+    async def run(self) -> int:
         """Converses until the input ends or the person does."""
         self._signals.forgiving = True
         self._signals.stop = self._interrupt
-        root.on(STATUS, self._status)
+        self._root.on(STATUS, self._status)
+        self._root.on(ENTRY, self._changed)
         self._prompt()
         with self._over, _lines() as lines:
             async for line in lines:
                 self._warned = False
                 if line.strip() == "/quit":
                     return DONE
-                self._take(line.strip())
+                await self._take(line.strip())
             await self._agent.when_idle()
             return DONE
         return INTERRUPTED
 
-    def _take(self, line: str) -> None:
+    async def _take(self, line: str) -> None:
         if line == "/cancel":
             self._agent.cancel(USER)
         elif line == "/session":
@@ -76,10 +85,27 @@ class Chat:
             self._prompt()
         else:
             try:
-                self._agent.send(line)
-            except ValueError as error:
+                (await self._present()).send(line)
+            except (ValueError, CommandError) as error:
                 say(f"not sent: {error}")
                 self._prompt()
+
+    async def _present(self) -> Agent:
+        """Returns the agent; if a change of the configuration ended it, the one after it."""
+        if self._agent.disposed:
+            await self._root.settle()
+            choose(self._name, agent_names(self._root))
+            self._agent = await start_agent(self._root, self._name, self._agent.id)
+        return self._agent
+
+    def _changed(self, change: EntryChange) -> None:
+        """Says which entry of the configuration follows a change of the file."""
+        entry = change.entry or change.previous
+        if entry is None or self._quiet:
+            return
+        done = "removed" if change.entry is None else "changed" if change.previous else "added"
+        say(f"{entry.path}: {done}")
+        self._prompt()
 
     def _interrupt(self) -> None:
         if self._agent.status == "running":

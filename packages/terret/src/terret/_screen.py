@@ -29,8 +29,7 @@ from terret_sessions import (
 )
 
 from ._errors import DONE, FAILED
-
-_WIDTH = 200
+from ._printing import say, shorten
 
 
 class Screen:
@@ -154,17 +153,6 @@ def describe_end(reason: TurnEndReason) -> str:
             return "interrupted: the process ended before the turn did"
         case OtherEnd(kind=kind):
             return f"ended: {kind}"
-
-
-def say(text: str) -> None:
-    """Prints a line on standard error."""
-    typer.echo(text, err=True)
-
-
-def shorten(text: str) -> str:
-    """Returns a text as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
 
 
 def _result_text(message: Message) -> str:

@@ -24,7 +24,8 @@ from terret_sessions import (
 
 from ._boot import Boot
 from ._errors import DONE, CommandError
-from ._screen import describe_end, say, shorten
+from ._printing import say, shorten
+from ._screen import describe_end
 
 
 async def list_sessions(boot: Boot) -> int:

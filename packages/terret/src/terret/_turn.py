@@ -16,7 +16,8 @@ from terret_sessions import EVENT
 from ._boot import Boot
 from ._errors import FAILED, CommandError
 from ._interrupts import Interrupts, interrupts
-from ._screen import Screen, say
+from ._printing import say
+from ._screen import Screen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,7 @@ def agent_names(root: Container) -> tuple[str, ...]:
     agents = root.get(Agents)
     if agents is None:
         raise CommandError("no agents are possible: the plugin `agents` is not running")
-    return tuple(entry.id for entry in agents.entries())
+    return agents.names()
 
 
 async def start_agent(root: Container, name: str, session: str | None) -> Agent:
