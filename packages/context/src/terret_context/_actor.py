@@ -40,7 +40,7 @@ class Actor:
             self._wake.set()
 
     def finish(self) -> None:
-        """Ends the task: the episode is over."""
+        """Ends the task, after the call that it may have: the episode is over."""
         self._finished = True
         if self._wake is not None:
             self._wake.set()
@@ -89,7 +89,7 @@ class Actor:
                 self._resume(self._fiber, CANCELLED, error)
 
     async def _serve(self) -> None:
-        while not self._finished:
+        while self._call is not None or not self._finished:
             if self._call is None:
                 await self._next_call()
                 continue

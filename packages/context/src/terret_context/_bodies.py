@@ -128,6 +128,8 @@ class AsyncGeneratorBody(Effect):
         if fiber.actor is None or not fiber.actor.release(self._generator):
             return  # it ended early, with the failure of a scope that it held open
         fiber.actor.limit(fiber.kernel.grace)
+        if not fiber.effects:
+            fiber.actor.finish()  # with this call, since nothing is left to undo
         try:
             result = yield partial(_last, self._generator, self.label)
         except Exception as error:

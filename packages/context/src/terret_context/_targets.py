@@ -14,7 +14,7 @@ def target_of(fiber: Fiber) -> Target | None:
         parent = fiber.parent
         if parent is not None and parent.state is not ACTIVE and parent.state is not LOADING:
             return None
-        if any(_still_held(fiber, key) for key in fiber.provides):
+        if fiber.provides and any(_still_held(fiber, key) for key in fiber.provides):
             return None
     bindings: list[Binding | None] = []
     for key, required in fiber.needs:

@@ -76,7 +76,8 @@ def unload(fiber: Fiber) -> Steps:
     if fiber.needs and not fiber.retiring and not fiber.has_failed:
         fiber.cause = ", ".join(changed_keys(fiber))
     fiber.set_state(UNLOADING)
-    fiber.kernel.silence(fiber)
+    if fiber.effects:
+        fiber.kernel.silence(fiber)
     for binding in tuple(fiber.bindings.values()):
         fiber.kernel.touch_dependents(binding)
     if fiber.bindings or fiber.withdrawn:
