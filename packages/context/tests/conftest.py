@@ -1,40 +1,12 @@
 """Time is virtual in the container's tests: a sleep returns as soon as nothing else can run."""
 
-import asyncio
-import selectors
 from typing import Any
 
 import pytest
-from trio.testing import MockClock
 
-
-class JumpingSelector(selectors.SelectSelector):
-    """Does not wait for a timer but makes it later."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None or timeout <= 0:
-            return super().select(timeout)
-        ready = super().select(0)
-        if not ready:
-            self.now += timeout
-        return ready
-
-
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop on a clock that jumps from timer to timer."""
-
-    def __init__(self) -> None:
-        self._jumping = JumpingSelector()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
+from virtual_time import virtual_backend
 
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    if request.param == "asyncio":
-        return "asyncio", {"loop_factory": VirtualTimeLoop}
-    return "trio", {"clock": MockClock(autojump_threshold=0)}
+    return virtual_backend(request.param)
