@@ -147,7 +147,7 @@ async def test_explain_lists_recent_restarts_with_their_cause() -> None:
 
 
 async def test_a_snapshot_is_lossless_json_and_shows_everything() -> None:
-    """C-298, C-299: fibers with target, effects, tasks and edges; bindings, realms, listeners."""
+    """C-298: fibers with target, effects, tasks and edges; bindings, realms, listeners."""
 
     @plugin(provides=[TOOL])
     async def provider(ctx: Context) -> AsyncIterator[None]:

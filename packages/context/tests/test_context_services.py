@@ -589,7 +589,7 @@ async def relabelled(fiber: Fiber, root: Container, change: Callable[[], None]) 
 
 
 async def test_a_consumer_restarts_only_if_its_binding_changes() -> None:
-    """C-079 to C-082: isolating the key it needs, or another one, and taking that back."""
+    """C-033: isolating the key it needs, or another one, and taking that back."""
     async with Container() as root:
         root.provide(TOOL, 1)
         view = root.with_realms({})
@@ -606,7 +606,7 @@ async def test_a_consumer_restarts_only_if_its_binding_changes() -> None:
 
 
 async def test_what_a_provider_offers_moves_without_a_reload() -> None:
-    """C-083 to C-086, C-092: its consumers stop here and start there, once each."""
+    """C-034: its consumers stop here and start there, once each."""
     loads: list[str] = []
 
     def provider(ctx: Context) -> None:
@@ -633,7 +633,7 @@ async def test_what_a_provider_offers_moves_without_a_reload() -> None:
 
 
 async def test_a_group_that_moves_as_a_whole_restarts_nothing() -> None:
-    """C-090: provider and consumer follow the view that both were mounted through."""
+    """C-033: provider and consumer follow the view that both were mounted through."""
     loads: list[str] = []
     async with Container() as root:
         group = root.with_realms({})
@@ -646,7 +646,7 @@ async def test_a_group_that_moves_as_a_whole_restarts_nothing() -> None:
 
 
 async def test_realms_can_be_exchanged_but_not_made_to_collide() -> None:
-    """C-091: all at once; two objects that would meet are refused, and nothing changes."""
+    """C-034: all at once; two objects that would meet are refused, and nothing changes."""
     async with Container() as root:
         views = [root.with_realms({TOOL: label}) for label in ("alpha", "beta")]
         for number, view in enumerate(views):
