@@ -1,0 +1,16 @@
+"""Asks people whether a tool call may run; an answer may change its arguments."""
+
+from ._errors import EditDeniedError, InvalidEditError, NotEditableError
+from ._items import REQUEST, ApprovalDecision, ApprovalItem
+from ._service import ApprovalConfig, Approvals
+
+__all__ = [
+    "REQUEST",
+    "ApprovalConfig",
+    "ApprovalDecision",
+    "ApprovalItem",
+    "Approvals",
+    "EditDeniedError",
+    "InvalidEditError",
+    "NotEditableError",
+]
