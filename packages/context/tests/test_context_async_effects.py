@@ -15,6 +15,7 @@ from terret_context import (
     Context,
     Effect,
     FiberState,
+    InactiveFiberError,
     InvalidEffectError,
     PluginFailedError,
     TeardownTimeoutError,
@@ -48,8 +49,23 @@ class Steps:
             self.gates[number].set()
 
 
-async def closing(effect: Effect) -> None:
-    await effect.aclose()
+async def undo(effect: Effect, how: str) -> None:
+    """Undoes an effect by its handle, or by the disposal of its fiber."""
+    if how == "handle":
+        await effect.aclose()
+    else:
+        fiber: Any = effect.owner
+        await fiber.dispose(check=True)
+
+
+async def plugged(root: Container) -> Context:
+    fiber = root.plugin(lambda ctx: None, name="owner")
+    await fiber.ready()
+    context: Context = fiber.ctx
+    return context
+
+
+BY = pytest.mark.parametrize("how", ["handle", "fiber"])
 
 
 async def reported(root: Container) -> list[str]:
@@ -88,7 +104,8 @@ async def test_awaiting_a_plain_effect_returns_it_too() -> None:
         assert await effect is effect
 
 
-async def test_a_setup_that_is_disposed_early_lands_and_is_undone() -> None:
+@BY
+async def test_a_setup_that_is_disposed_early_lands_and_is_undone(how: str) -> None:
     """C-011: the setup lands, then its undo runs."""
     trace: list[str] = []
     begun, gate = anyio.Event(), anyio.Event()
@@ -100,10 +117,10 @@ async def test_a_setup_that_is_disposed_early_lands_and_is_undone() -> None:
         return lambda: trace.append("undone")
 
     async with Container() as root, anyio.create_task_group() as group:
-        effect = root.effect(setup)
+        effect = (await plugged(root)).effect(setup)
         await begun.wait()
-        group.start_soon(closing, effect)
-        await checkpoint()
+        group.start_soon(undo, effect, how)
+        await anyio.sleep(1)
         assert not effect.done
         gate.set()
     assert trace == ["set up", "undone"]
@@ -128,21 +145,22 @@ async def test_the_steps_of_an_async_generator_are_undone_in_reverse() -> None:
     assert steps.trace == ["step 0", "step 1", "step 2", "undo 2", "undo 1", "undo 0"]
 
 
+@BY
 @pytest.mark.parametrize(
     ("during", "expected"),
     [(0, ["step 0", "undo 0"]), (1, ["step 0", "step 1", "undo 1", "undo 0"])],
 )
 async def test_the_step_in_flight_lands_and_later_ones_never_run(
-    during: int, expected: list[str]
+    during: int, expected: list[str], how: str
 ) -> None:
     """C-013, C-014: disposed during a step: it lands, all so far is undone, no more."""
     steps = Steps()
     steps.open(*range(during))
     async with Container() as root, anyio.create_task_group() as group:
-        effect = root.effect(steps.body)
+        effect = (await plugged(root)).effect(steps.body)
         await steps.begun[during].wait()
-        group.start_soon(closing, effect)
-        await checkpoint()
+        group.start_soon(undo, effect, how)
+        await anyio.sleep(1)
         steps.open(0, 1, 2)
     assert steps.trace == expected
 
@@ -501,3 +519,59 @@ async def test_an_undo_that_hangs_is_cancelled_by_label_and_later_ones_run() -> 
     assert [str(error) for error in raised.value.exceptions] == [
         'stuck of plugin "body" did not finish in 3 s and was cancelled'
     ]
+
+
+async def test_what_a_setup_registers_after_its_fiber_began_to_unload_is_refused() -> None:
+    """C-156, C-011: the setup is told, and what it had so far is undone."""
+    trace: list[str] = []
+    begun, gate = anyio.Event(), anyio.Event()
+
+    async with Container() as root:
+        ctx = await plugged(root)
+
+        async def setup() -> AsyncIterator[object]:
+            yield lambda: trace.append("undone")
+            begun.set()
+            await gate.wait()
+            with pytest.raises(InactiveFiberError, match='plugin "owner" is UNLOADING'):
+                ctx.on("internal/error", print)
+            trace.append("refused")
+            yield None
+
+        ctx.effect(setup)
+        await begun.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(ctx.fiber.dispose)
+            await anyio.sleep(1)
+            gate.set()
+    assert trace == ["refused", "undone"]
+
+
+async def test_what_an_async_effect_collected_is_part_of_it() -> None:
+    """C-009, C-218: listed as its children; a listener among them is deaf from the unload on."""
+    heard: list[object] = []
+    gate, undoing = anyio.Event(), anyio.Event()
+
+    async with Container() as root:
+        ctx = await plugged(root)
+
+        async def steps() -> AsyncIterator[object]:
+            yield ctx.on("internal/plugin", heard.append)
+            yield ctx.plugin(lambda ctx: None, name="child")
+
+        async def undo() -> None:
+            undoing.set()
+            await gate.wait()
+
+        effect = await ctx.effect(steps, label="outer")
+        assert [child.label for child in effect.children] == [
+            'on "internal/plugin"',
+            'plugin "child"',
+        ]
+        ctx.effect(lambda: undo)
+        heard.clear()
+        ctx.fiber.retire()
+        await undoing.wait()
+        root.plugin(lambda ctx: None, name="other")
+        assert heard == []
+        gate.set()

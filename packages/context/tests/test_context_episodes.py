@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 
 import anyio
 import pytest
@@ -190,7 +190,10 @@ async def test_a_spawned_task_gets_a_copy_of_its_callers_variables() -> None:
         finally:
             LANGUAGE.reset(token)
         await root.spawn(look).join()
-    assert seen == ["of the caller", "unset"]
+        other = copy_context()
+        other.run(LANGUAGE.set, "of another context")
+        await other.run(root.spawn, look).join()
+    assert seen == ["of the caller", "unset", "of another context"]
 
 
 Body = Callable[[Context], object]

@@ -192,7 +192,11 @@ async def test_update_runs_a_failed_fiber_again(caplog: pytest.LogCaptureFixture
             await fiber.ready()
         text = 'plugin "body" failed while loading: ValueError: level'
         assert str(raised.value) == f"{text} 1"
-        assert str(raised.value.__cause__) == "level 1"
+        cause = raised.value.__cause__
+        assert (str(cause), getattr(cause, "__notes__", None)) == (
+            "level 1",
+            ['while loading plugin "body"'],
+        )
         with pytest.raises(PluginFailedError, match=f"{text} 2"):
             await fiber.update({"level": 2})
         await fiber.update({"level": 3})

@@ -1,7 +1,7 @@
 """Effects whose setup is asynchronous: setup and undo run in one task of their own."""
 
 import inspect
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
@@ -52,6 +52,11 @@ class AsyncEffect(TaskEffect):
         self.value: Any = None
         super().__init__(owner, label)
         self.start()
+
+    @property
+    def children(self) -> Sequence[Effect]:
+        parts = (item for item in self._items if isinstance(item, Effect))
+        return tuple(child for part in parts for child in part.children)
 
     async def _set_up(self) -> Effect:
         self._observers += 1
@@ -122,12 +127,9 @@ class AsyncEffect(TaskEffect):
             self.value = await value.__aenter__()
             self._items.append(value)
         elif value is not None:
-            plain = Registration(self.owner, self.label)
-            try:
-                self.value = plain.collect(value)
-            finally:
-                self.owner.disown(plain)
+            plain = Registration(self.owner, self.label, owned=False)
             self._items.append(plain)
+            self.value = plain.collect(value)
 
     async def _take_down(
         self, cause: BaseException | None, errors: list[Exception]

@@ -56,13 +56,14 @@ class Effect:
 
     __slots__ = ("_joined", "_phase", "label", "owner", "serial")
 
-    def __init__(self, owner: Owner, label: str) -> None:
+    def __init__(self, owner: Owner, label: str, *, owned: bool = True) -> None:
         self.label = label
         self.owner = owner
         self.serial = 0
         self._phase = "open"
         self._joined: anyio.Event | None = None
-        owner.own(self)
+        if owned:  # else it is a part of an effect that is
+            owner.own(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label} ({self._phase})>"
@@ -174,10 +175,10 @@ class Registration(Effect):
 
     __slots__ = ("_items", "_suspended")
 
-    def __init__(self, owner: Owner, label: str) -> None:
+    def __init__(self, owner: Owner, label: str, *, owned: bool = True) -> None:
         self._items: list[Undo | Effect] = []
         self._suspended: Generator[Any, Any, Any] | None = None
-        super().__init__(owner, label)
+        super().__init__(owner, label, owned=owned)
 
     @property
     def children(self) -> Sequence[Effect]:
