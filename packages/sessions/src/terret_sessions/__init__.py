@@ -86,6 +86,7 @@ from ._records import (
 )
 from ._repair import repair_closers
 from ._session import Session
+from ._session_key import SessionKey
 from ._sources import SourceCollector, Sources, sources_from_wire
 from ._store import Sessions
 from ._surface import (
@@ -142,6 +143,7 @@ __all__ = [
     "SessionExistsError",
     "SessionFormatUnsupportedError",
     "SessionHeader",
+    "SessionKey",
     "SessionLockedError",
     "SessionLog",
     "SessionMeta",
