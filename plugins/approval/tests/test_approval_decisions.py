@@ -324,12 +324,8 @@ async def test_the_word_about_a_change_goes_with_what_others_make_of_the_result(
 
 async def test_a_call_may_be_allowed_for_the_rest_of_the_session() -> None:
     """E-330: The same call with the same arguments is not asked about again; others are."""
-    answers = [
-        call("buy", amount=1),
-        say("one"),
-        reply(call("buy", amount=1), call("buy", amount=2)),
-    ]
-    async with desk(*answers) as d:
+    later = reply(call("buy", amount=1), call("buy", amount=2))
+    async with desk(call("buy", amount=1), say("one"), later) as d:
         d.approvals.approver(says(ApprovalDecision(allow=True, by="ann", remember=True)))
         await d.h.send("go")
         await d.h.send("again")
@@ -352,12 +348,8 @@ async def test_only_what_was_allowed_for_the_session_is_remembered(
 
 async def test_a_remembered_call_is_remembered_with_the_arguments_that_ran() -> None:
     """E-330, E-350: After a change, the changed ones."""
-    answers = [
-        call("buy", amount=9),
-        say("one"),
-        reply(call("buy", amount=2), call("buy", amount=9)),
-    ]
-    async with desk(*answers) as d:
+    later = reply(call("buy", amount=2), call("buy", amount=9))
+    async with desk(call("buy", amount=9), say("one"), later) as d:
         edit = ApprovalDecision(allow=True, args={"amount": 2}, remember=True)
         d.approvals.approver(says(edit))
         await d.h.send("go")
