@@ -454,6 +454,32 @@ async def test_a_container_that_was_never_closed_warns() -> None:
     container.__del__()
 
 
+async def build(trace: list[str]) -> Container:
+    """Builds a container in a thread, where no event loop runs."""
+
+    async def task() -> None:
+        trace.append("task")
+
+    def construct() -> Container:
+        container = Container()
+        container.plugin(lambda ctx: trace.append("body"), name="early")
+        container.plugin(lambda ctx: trace.append("never"), name="waits", inject=[TOOL])
+        container.spawn(task)
+        return container
+
+    return await anyio.to_thread.run_sync(construct)
+
+
+async def test_a_container_can_be_built_where_no_event_loop_runs() -> None:
+    """C-241: it then belongs to the loop in which it is entered."""
+    trace: list[str] = []
+    async with await build(trace) as root:
+        await root.settle()
+        await anyio.sleep(1)
+        assert sorted(trace) == ["body", "task"]
+        assert root.explain(root.fibers()[2]).seconds == 1
+
+
 async def test_leaving_while_a_transition_is_in_flight_waits_for_it() -> None:
     """C-409: a load that runs when the block ends lands and is undone."""
     trace: list[str] = []

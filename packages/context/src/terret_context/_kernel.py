@@ -1,5 +1,6 @@
 """The kernel: one task that decides what loads and unloads, and keeps all others."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -45,7 +46,8 @@ class Kernel(Register):
         self._watches = False
         self._wake: anyio.Event | None = None
         self._idle: anyio.Event | None = None
-        self._scope = CancelScope()
+        self._scope: CancelScope | None = None
+        self._deadline = math.inf
 
     # ---- the queue
 
@@ -103,7 +105,7 @@ class Kernel(Register):
             with CancelScope(shield=True):
                 async with anyio.create_task_group() as group:
                     self.open_group(group)
-                    with self._scope:
+                    with CancelScope(deadline=self._deadline) as self._scope:
                         await self._loop()
                     group.cancel_scope.cancel()
         finally:
@@ -144,7 +146,9 @@ class Kernel(Register):
         if not self.root.retiring:
             self.root.retiring = True
             self.touch(self.root)
-            self._scope.deadline = anyio.current_time() + self.close_deadline
+            self._deadline = anyio.current_time() + self.close_deadline
+            if self._scope is not None:
+                self._scope.deadline = self._deadline
 
     def _close(self) -> None:
         """Tells everybody who still waits that the container has ended."""
