@@ -39,6 +39,14 @@ from ._invariants import log_invariants
 from ._json import check_json, check_text, copy_json
 from ._last_turn import last_turn
 from ._log_reader import LogReader
+from ._metering import (
+    TOKEN_METER,
+    ContextBreakdown,
+    ContextPressure,
+    Measurement,
+    TokenMeter,
+    TokenUsage,
+)
 from ._notifications import CREATED, DISPOSED, EVENT, FLUSH
 from ._payloads import (
     AssistantChunk,
@@ -104,12 +112,15 @@ __all__ = [
     "EVENT",
     "FLUSH",
     "SESSION_PERSISTENCE",
+    "TOKEN_METER",
     "Aborted",
     "AssistantChunk",
     "AssistantMessage",
     "Blocked",
     "CancelCause",
     "Completed",
+    "ContextBreakdown",
+    "ContextPressure",
     "Denied",
     "EndSeed",
     "EpochHeader",
@@ -127,6 +138,7 @@ __all__ = [
     "LosslessJsonError",
     "MaxSteps",
     "MaxTokens",
+    "Measurement",
     "MisplacedEventError",
     "OtherEnd",
     "PromptBlocked",
@@ -164,6 +176,8 @@ __all__ = [
     "SurfaceOp",
     "Todo",
     "TodoWrite",
+    "TokenMeter",
+    "TokenUsage",
     "ToolCall",
     "ToolResult",
     "TurnEnd",
