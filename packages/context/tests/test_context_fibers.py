@@ -11,6 +11,7 @@ from terret_context import (
     ConfigError,
     Container,
     Context,
+    ContextError,
     Fiber,
     FiberState,
     InactiveFiberError,
@@ -822,3 +823,43 @@ async def test_an_equal_config_runs_nothing() -> None:
         await fiber.update(Settings(level=2))
         assert runs == [2]
         assert fiber.source == Settings(level=2)
+
+
+@pytest.mark.parametrize("action", ["dispose", "restart", "retire"])
+async def test_root_lives_as_long_as_its_block(action: str) -> None:
+    """C-050: it cannot be restarted or disposed by itself, and takes no configuration."""
+    message = (
+        "root lives as long as the block of its container; "
+        "`await root.reset()` disposes what it has"
+    )
+
+    async def attempt(fiber: Fiber) -> None:
+        result = getattr(fiber, action)()
+        if result is not None:
+            await result
+
+    async with Container() as root:
+        with pytest.raises(ContextError) as raised:
+            await attempt(root.fiber)
+        assert str(raised.value) == message
+        with pytest.raises(ConfigError, match="root: takes no configuration"):
+            await root.fiber.update({})
+        assert root.fiber.state is ACTIVE
+
+
+async def test_an_update_handler_that_raises_leaves_everything_as_it_was() -> None:
+    """C-165: its error reaches the caller of `update`."""
+
+    @plugin(config=Settings)
+    def body(ctx: Context, config: Settings) -> None:
+        def handler(old: Settings, new: Settings) -> bool:
+            raise ValueError("not now")
+
+        ctx.on_update(handler)
+
+    async with Container() as root:
+        fiber = root.plugin(body)
+        await fiber.ready()
+        with pytest.raises(ValueError, match="not now"):
+            await fiber.update({"level": 2})
+        assert (fiber.state, fiber.config) == (ACTIVE, Settings(level=1))

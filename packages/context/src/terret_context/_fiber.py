@@ -10,7 +10,13 @@ from anyio.lowlevel import checkpoint
 from pydantic import BaseModel
 
 from ._effects import Effect, Host, Steps, flatten
-from ._errors import ConfigError, ConfigFault, InactiveFiberError, PluginFailedError
+from ._errors import (
+    ConfigError,
+    ConfigFault,
+    ContextError,
+    InactiveFiberError,
+    PluginFailedError,
+)
 from ._plugins import Plugin
 from ._realms import Realm, RealmMap, Slot
 from ._services import Binding, BindingTable
@@ -248,7 +254,8 @@ class Fiber:
     def retire(self) -> None:
         """Asks for the disposal of the fiber, without waiting for it."""
         self.kernel.check_thread("retire", self)
-        if not self.retiring and self.parent is not None:
+        self._refuse_root()
+        if not self.retiring:
             self.retiring = True
             self.kernel.touch(self)
 
@@ -297,6 +304,7 @@ class Fiber:
     async def restart(self) -> None:
         """Unloads and loads the fiber again; raises if it then is FAILED."""
         refuse_circular_wait(self, "restart")
+        self._refuse_root()
         self._refuse_disposed("restart")
         if self.failed_in == "configuration" and self.has_failed:
             self._raise_unless_active()
@@ -343,6 +351,13 @@ class Fiber:
             self._rest = None
 
     # ---- parts of these
+
+    def _refuse_root(self) -> None:
+        if self.parent is None:
+            raise ContextError(
+                "root lives as long as the block of its container; "
+                "`await root.reset()` disposes what it has"
+            )
 
     def _refuse_disposed(self, action: str) -> None:
         self.kernel.check_thread(action, self)
