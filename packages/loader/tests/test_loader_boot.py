@@ -328,3 +328,39 @@ def test_a_check_runs_no_body(write: Write, capsys: pytest.CaptureFixture[str]) 
     write("plugins: {loud: {use: ./loud.py}}", loud__py=loud)
     assert check_document("harness.yml").faults == ()
     assert capsys.readouterr().out == "imported\n"
+
+
+SLOW = """
+import anyio
+from terret_context import plugin
+
+@plugin
+async def slow(ctx):
+    await anyio.sleep_forever()
+"""
+
+
+async def test_a_plugin_that_never_comes_up_stops_the_start(write: Write) -> None:
+    """C-327: after the patience of who starts it."""
+    write(
+        "plugins: {slow: {use: ./slow.py}, shell: {use: './parts.py:shell'}}",
+        slow__py=SLOW,
+        parts__py=PARTS,
+    )
+    with pytest.raises(HarnessConfigError) as stopped:
+        async with open_harness("harness.yml", patience=0.05, grace=0.05):
+            raise AssertionError("it must not start")
+    assert str(stopped.value) == "harness.yml:1:11 plugins.slow: still loading after 0.05 s"
+
+
+async def test_a_safe_start_goes_on_without_a_plugin_that_never_comes_up(write: Write) -> None:
+    """C-326."""
+    write(
+        "plugins: {slow: {use: ./slow.py}, shell: {use: './parts.py:shell'}}",
+        slow__py=SLOW,
+        parts__py=PARTS,
+    )
+    async with open_harness("harness.yml", safe=True, patience=0.05, grace=0.05) as root:
+        assert states(root)["harness.yml#shell"] == "ACTIVE"
+        (fault,) = root[Loader].faults
+        assert fault.message == "still loading after 0.05 s"

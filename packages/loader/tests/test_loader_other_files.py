@@ -69,9 +69,10 @@ async def test_their_faults_have_positions(write: Write, tmp_path: Path) -> None
         ]
         with pytest.raises(HarnessConfigError) as refused:
             root[Loader].mount(root, entries, base=tmp_path / "agent.yml")
-        assert str(refused.value) == (
-            'agent.yml:8:5 plugins.bash.timout: unknown key (did you mean "timeout"?)'
-        )
+        line = 'agent.yml:8:5 plugins.bash.timout: unknown key (did you mean "timeout"?)'
+        assert str(refused.value) == line
+        (fault,) = root[Loader].check(entries, base=tmp_path / "agent.yml")
+        assert str(fault) == line
 
 
 async def test_an_empty_part_gives_the_defaults_or_says_what_is_missing(write: Write) -> None:

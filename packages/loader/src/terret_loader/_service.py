@@ -31,6 +31,8 @@ from ._plan import Checker, Model, Plan, blocking
 from ._records import Records
 from ._tree import Diff, EntryChange, Tree
 
+_SLOW: Final = 5.0
+
 READY: Final[ServiceKey[bool]] = ServiceKey("ready")
 """Provided when the first start has settled; a plugin that injects it starts last."""
 
@@ -50,6 +52,7 @@ class Loader(Service, key="loader"):
         path: Path,
         *,
         safe: bool,
+        patience: float,
     ) -> None:
         super().__init__(ctx)
         self.plan = Plan()
@@ -62,6 +65,7 @@ class Loader(Service, key="loader"):
         self._checker = checker
         self._path = path
         self._safe = safe
+        self._patience = patience
         self._tree = Tree(root)
         self._overrides: dict[str, Node] = {}
         self._one_at_a_time = anyio.Lock()
@@ -126,15 +130,8 @@ class Loader(Service, key="loader"):
         file that mentions them. Raises `HarnessConfigError`, before anything is mounted, for any
         fault of an entry that is not optional.
         """
-        faults: list[Fault] = []
-        layer = (
-            normalise(entries, faults.append)
-            if isinstance(entries, Node)
-            else value_layer("plugins", json.dumps(entries), _source(base), faults.append)
-        )
-        assert layer is not None  # JSON is YAML
-        plan = self._checker.entries(merge(None, layer, faults.append, faults.append))
-        if found := blocking([*faults, *plan.faults], safe=False):
+        plan = self._mountable(entries, base)
+        if found := plan.blocking():
             raise HarnessConfigError(found)
         self.records.hide(plan.secrets)
 
@@ -143,6 +140,10 @@ class Loader(Service, key="loader"):
             Tree(ctx).follow(plan.entries)
 
         return ctx.plugin(group)
+
+    def check(self, entries: Node | Mapping[str, object], *, base: Path) -> tuple[Fault, ...]:
+        """Gives the faults for which `mount` would refuse entries; imports their plugins."""
+        return self._mountable(entries, base).blocking()
 
     def evaluate(self, node: Node, model: type[Model]) -> Model:
         """Makes a model of a part of a file that `read_yaml` gave, by the rules for configurations.
@@ -172,6 +173,17 @@ class Loader(Service, key="loader"):
         self.ctx.spawn(look, name="watch")
         self.ctx.effect(lambda: stop.set, label="watch")
 
+    def _mountable(self, entries: Node | Mapping[str, object], base: Path) -> Plan:
+        faults: list[Fault] = []
+        layer = (
+            normalise(entries, faults.append)
+            if isinstance(entries, Node)
+            else value_layer("plugins", json.dumps(entries), _source(base), faults.append)
+        )
+        assert layer is not None  # JSON is YAML
+        plan = self._checker.entries(merge(None, layer, faults.append, faults.append))
+        return replace(plan, faults=(*faults, *plan.faults))
+
     async def _follow(self, path: Path) -> bool:
         """Puts a document in force unless it is faulty; returns whether it is in force."""
         previous = self.plan
@@ -200,14 +212,26 @@ class Loader(Service, key="loader"):
         self.records.hide(plan.secrets)
         self.plan = plan
         self._files |= plan.files
-        async with self._root.batch():
-            diff = self._tree.follow(plan.entries)
-            for fiber, config in diff.updates:
-                await fiber.update(config)
+        diff = Diff()
+        slow = self.ctx.spawn(self._name_who_is_slow, name="slow")
+        with anyio.move_on_after(self._patience) as scope:
+            async with self._root.batch():
+                diff = self._tree.follow(plan.entries)
+                for fiber, config in diff.updates:
+                    await fiber.update(config)
+        await slow.aclose()
+        if scope.cancelled_caught:
+            self._tree.give_up(self._patience)
         self.faults = self._running_faults()
         for change in diff.changes:
             self.ctx.emit(ENTRY, change)
         return diff
+
+    async def _name_who_is_slow(self) -> None:
+        await anyio.sleep(_SLOW)
+        fibers = self._tree.fibers.items()
+        slow = [path for path, fiber in fibers if fiber.state is FiberState.LOADING]
+        self.ctx.logger.warning("still loading", entries=", ".join(slow))
 
     def _failed(self, fault: Fault, touched: set[str]) -> bool:
         fiber = self._tree.fibers.get(fault.entry or "")
@@ -272,6 +296,8 @@ async def open_harness(
     safe: bool = False,
     env: Mapping[str, str] | None = None,
     watch: bool = False,
+    patience: float = 60.0,
+    grace: float = 10.0,
     hooks: Hooks | None = None,
 ) -> AsyncIterator[Container]:
     """Starts the harness of a `harness.yml` and gives the root context; stops it in order.
@@ -279,7 +305,8 @@ async def open_harness(
     `sets` are texts `PATH=VALUE` that win over the files (`ENTRY?.KEY=VALUE`: if there is such an
     entry), `defaults` those that lose. With `safe`, entries that cannot run are skipped instead of
     stopping the start. `env` is what `${env:}` sees, `os.environ` by default. With `watch`, the
-    harness follows its files.
+    harness follows its files. A plugin that is still loading after `patience` seconds has failed;
+    what ends has `grace` seconds for each of its steps.
     Raises `HarnessConfigError` with all faults: before anything is mounted, or after an ordered
     teardown if an entry does not run.
     """
@@ -291,10 +318,10 @@ async def open_harness(
 
         @plugin(name="loader", provides=(Loader,))
         def load(ctx: Context) -> None:
-            loader = Loader(ctx, root, checker, Path(path), safe=safe)
+            loader = Loader(ctx, root, checker, Path(path), safe=safe, patience=patience)
             ctx.provide(Loader, loader)
 
-        async with Container() as root:
+        async with Container(grace=grace) as root:
             await root.plugin(load).ready()
             await root[Loader].start(plan)
             if watch:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from terret_context import Context, DuplicateServiceError, Fiber, FiberState
+from terret_context import Context, DuplicateServiceError, Fiber, FiberState, TerretError
 
 from ._entries import Entry
 from ._faults import Fault, with_place
@@ -29,6 +29,14 @@ class Diff:
     def touched(self) -> set[str]:
         """The paths of entries that were created or updated."""
         return {change.entry.path for change in self.changes if change.entry is not None}
+
+
+class StillLoadingError(TerretError, TimeoutError):
+    """The body of a plugin takes too long."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"still loading after {seconds:g} s")
 
 
 class Tree:
@@ -70,17 +78,25 @@ class Tree:
         """Says of each entry that is not active why."""
         for path, entry in self.entries.items():
             fiber = self.fibers.get(path)
-            if path in self._refused:
-                message, error = with_place(self._refused[path]), self._refused[path]
+            if (error := self._refused.get(path)) is not None:
+                given_up = isinstance(error, StillLoadingError)
+                message = str(error) if given_up else with_place(error)
             elif fiber is None or fiber.ends or fiber.state is FiberState.ACTIVE:
                 continue
             elif fiber.state is FiberState.FAILED and isinstance(fiber.error, Exception):
                 message, error = f"failed: {with_place(fiber.error)}", fiber.error
             else:
-                message, error = explain(fiber), None
+                message = explain(fiber)
             if message:
                 fault = entry.node.fault(message, key=True)
                 yield replace(fault, entry=path, optional=entry.optional, error=error)
+
+    def give_up(self, seconds: float) -> None:
+        """Disposes what is still loading: it had so many seconds."""
+        for path, fiber in list(self.fibers.items()):
+            if fiber.state is FiberState.LOADING:
+                self._drop(path)
+                self._refused[path] = StillLoadingError(seconds)
 
     def _mount(self, entry: Entry) -> None:
         if entry.plugin is None:

@@ -2,12 +2,12 @@
 
 import os
 import signal
-import sys
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from types import FrameType
 
 import anyio
-from anyio.abc import TaskStatus
 
 
 class Interrupts:
@@ -21,34 +21,44 @@ class Interrupts:
         self.code: int | None = None
         self.forgiving = False
         """Whether every signal counts as a first one, as at the prompt of a chat."""
+        self._is_on_its_way = False
+        self._sender, self._receiver = socket.socketpair()
 
-    def hit(self, number: int) -> None:
-        if self.code is not None and not self.forgiving:
-            sys.stdout.flush()
+    def hit(self, number: int, frame: FrameType | None = None) -> None:
+        """Handles a signal, between any two steps of the program, also one that never waits."""
+        if self._is_on_its_way or (self.code is not None and not self.forgiving):
             os._exit(128 + number)
         self.code = 128 + number
-        self.stop()
+        self._is_on_its_way = True
+        self._sender.send(b"!")
 
-    async def _watch(self, *, task_status: TaskStatus[None]) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as numbers:
-            task_status.started()
-            async for number in numbers:
-                self.hit(number)
+    async def watch(self) -> None:
+        """Calls `stop` from the event loop, as soon as that gets to it."""
+        while True:
+            await anyio.wait_readable(self._receiver)
+            self._receiver.recv(1)
+            self._is_on_its_way = False
+            self.stop()
+
+    def close(self) -> None:
+        self._sender.close()
+        self._receiver.close()
 
 
 @asynccontextmanager
 async def interrupts(stop: Callable[[], object]) -> AsyncIterator[Interrupts]:
-    """Receives signals while the block runs; where the platform cannot, Ctrl-C just raises."""
+    """Receives signals while the block runs."""
     received = Interrupts(stop)
-    if sys.platform == "win32":
-        yield received
-        return
-    try:
-        async with anyio.create_task_group() as group:
-            await group.start(received._watch)
-            yield received
-            group.cancel_scope.cancel()
-    except BaseExceptionGroup as error:
-        if len(error.exceptions) > 1:
-            raise
-        raise error.exceptions[0] from None  # the block's own exception, as it was raised
+    with ExitStack() as undo:
+        undo.callback(received.close)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            undo.callback(signal.signal, number, signal.signal(number, received.hit))
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(received.watch)
+                yield received
+                group.cancel_scope.cancel()
+        except BaseExceptionGroup as error:
+            if len(error.exceptions) > 1:
+                raise
+            raise error.exceptions[0] from None  # the block's own exception, as it was raised
