@@ -44,7 +44,7 @@ from ._events import (
     event_catalog,
     find_event,
 )
-from ._fiber import Fiber, FiberState
+from ._fiber import Fiber
 from ._internal import (
     INTERNAL_ERROR,
     INTERNAL_PLUGIN,
@@ -60,6 +60,7 @@ from ._plugins import API_VERSION, Config, Plugin, as_plugin, kebab, plugin
 from ._scopes import ScopeLink, link_scope, scope_chain, scope_of
 from ._service import Service
 from ._services import Provision
+from ._states import FiberState
 from ._tasks import TaskHandle
 
 __all__ = [

@@ -13,7 +13,7 @@ from ._async_effects import AsyncEffect
 from ._effects import Effect, Registration, drive, flatten, is_body
 from ._emitter import Emitter
 from ._errors import ConfigError, InactiveFiberError, InvalidEffectError, ReservedNameError
-from ._fiber import FAILED, Fiber
+from ._fiber import Fiber
 from ._internal import INTERNAL_PLUGIN
 from ._kernel import Kernel
 from ._keys import Key, key_name, python_name
@@ -22,6 +22,7 @@ from ._plugins import Plugin, as_plugin, kebab
 from ._realms import RealmMap
 from ._scopes import open_scope
 from ._services import Labels, Provision
+from ._states import FAILED
 from ._tasks import TaskHandle
 from ._transitions import ChildEffect, drain, undo_all
 from ._waits import refuse_circular_wait

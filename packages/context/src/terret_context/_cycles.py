@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from ._fiber import PENDING, Fiber
+from ._fiber import Fiber
+from ._states import PENDING
 from ._targets import offered_to, providers_of
 
 

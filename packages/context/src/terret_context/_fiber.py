@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
 import anyio
@@ -20,29 +19,8 @@ from ._errors import (
 from ._plugins import Plugin
 from ._realms import Realm, RealmMap, Slot
 from ._services import Binding, BindingTable
+from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, FiberState
 from ._waits import current_transition, refuse_circular_wait
-
-
-class FiberState(Enum):
-    """Where a fiber is in its life."""
-
-    successors: "tuple[FiberState, ...]"
-
-    PENDING = "PENDING"
-    LOADING = "LOADING"
-    ACTIVE = "ACTIVE"
-    UNLOADING = "UNLOADING"
-    FAILED = "FAILED"
-    DISPOSED = "DISPOSED"
-
-
-PENDING, LOADING, ACTIVE, UNLOADING, FAILED, DISPOSED = FiberState
-PENDING.successors = (LOADING, FAILED, UNLOADING, DISPOSED, ACTIVE)  # ACTIVE: root has no body
-LOADING.successors = (ACTIVE, UNLOADING)
-ACTIVE.successors = (UNLOADING,)
-UNLOADING.successors = (DISPOSED, FAILED, LOADING, PENDING)
-FAILED.successors = (LOADING, PENDING, UNLOADING, DISPOSED)
-DISPOSED.successors = ()
 
 Target = tuple[int, tuple[Binding | None, ...]]
 

@@ -8,8 +8,9 @@ from typing import Final
 from ._dispatch import Listener, Table, emit, select
 from ._effects import flatten
 from ._events import Emit
-from ._fiber import Fiber, FiberState
+from ._fiber import Fiber
 from ._realms import Realm
+from ._states import FiberState
 
 log: Final = logging.getLogger("terret")
 

@@ -11,10 +11,11 @@ from anyio.lowlevel import checkpoint
 
 from ._actor import Actor
 from ._effects import Steps
-from ._fiber import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING, Fiber
+from ._fiber import Fiber
 from ._internal import log
 from ._reasons import waits_of
 from ._register import Register
+from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING
 from ._targets import target_of
 from ._transitions import count_load, load, unload
 

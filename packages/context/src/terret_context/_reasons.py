@@ -1,6 +1,7 @@
 """Why a fiber waits, in words."""
 
-from ._fiber import FAILED, Fiber
+from ._fiber import Fiber
+from ._states import FAILED
 from ._targets import closes_cycle, offered_to
 
 

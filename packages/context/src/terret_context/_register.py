@@ -6,7 +6,7 @@ from typing import Any
 from ._cycles import find_cycles, text_of
 from ._dispatch import Table, emit, silence
 from ._events import Event
-from ._fiber import FAILED, UNLOADING, Fiber, FiberState
+from ._fiber import Fiber
 from ._internal import (
     INTERNAL_SERVICE,
     INTERNAL_STATUS,
@@ -17,6 +17,7 @@ from ._internal import (
 )
 from ._keeper import Keeper
 from ._services import Binding, BindingTable
+from ._states import FAILED, UNLOADING, FiberState
 
 
 class Register(Keeper):

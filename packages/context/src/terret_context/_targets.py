@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from ._fiber import ACTIVE, LOADING, Fiber, Target
+from ._fiber import Fiber, Target
 from ._services import Binding
+from ._states import ACTIVE, LOADING
 
 
 def target_of(fiber: Fiber) -> Target | None:

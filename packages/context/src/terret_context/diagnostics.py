@@ -6,10 +6,11 @@ from typing import Any
 
 from ._cycles import cycle_through
 from ._effects import Effect
-from ._fiber import FAILED, LOADING, PENDING, Fiber
+from ._fiber import Fiber
 from ._kernel import Kernel
 from ._reasons import missing, waits_of
 from ._services import Binding
+from ._states import FAILED, LOADING, PENDING
 from ._targets import offered_to, target_of
 from ._tasks import TaskEffect
 
