@@ -1,8 +1,9 @@
 """The container of Terret: contexts, fibers, effects, services, scopes and events."""
 
+from ._config import Config
 from ._container import Container
 from ._context import Context, Root
-from ._effects import Effect, Registration
+from ._effects import Effect
 from ._errors import (
     ApiRangeError,
     AsyncEffectError,
@@ -56,7 +57,8 @@ from ._internal import (
 )
 from ._keys import ServiceKey, key_name
 from ._layers import AnonymousLayers, NamedLayers
-from ._plugins import API_VERSION, Config, Plugin, as_plugin, kebab, plugin
+from ._plugins import API_VERSION, Plugin, as_plugin, kebab, plugin
+from ._registrations import Registration
 from ._scopes import ScopeLink, link_scope, scope_chain, scope_of
 from ._service import Service
 from ._services import Provision

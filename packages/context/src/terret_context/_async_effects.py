@@ -8,17 +8,9 @@ from typing import Any
 
 import anyio
 
-from ._effects import (
-    Effect,
-    Owner,
-    Registration,
-    Steps,
-    drive,
-    flatten,
-    note_failure,
-    yielded_again,
-)
+from ._effects import Effect, Owner, Steps, drive, flatten, note_failure, yielded_again
 from ._errors import InactiveFiberError
+from ._registrations import Registration
 from ._tasks import TaskEffect
 
 

@@ -7,18 +7,11 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from ._actor import CANCELLED
-from ._effects import (
-    Effect,
-    Registration,
-    Steps,
-    attempt,
-    finish_generator,
-    note_failure,
-    yielded_again,
-)
+from ._effects import Effect, Steps, attempt, finish_generator, note_failure, yielded_again
 from ._errors import PluginDefinitionError, TeardownTimeoutError
 from ._fiber import Fiber
 from ._plugins import Form, form_of
+from ._registrations import Registration
 from ._services import Provision
 from ._waits import TRANSITION, Transition
 

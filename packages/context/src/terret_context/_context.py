@@ -10,7 +10,7 @@ from anyio import CancelScope
 
 from . import diagnostics
 from ._async_effects import AsyncEffect
-from ._effects import Effect, Registration, drive, flatten, is_body
+from ._effects import Effect, drive, flatten
 from ._emitter import Emitter
 from ._errors import ConfigError, InactiveFiberError, InvalidEffectError, ReservedNameError
 from ._fiber import Fiber
@@ -20,6 +20,7 @@ from ._keys import Key, key_name, python_name
 from ._lookup import Lookup
 from ._plugins import Plugin, as_plugin, kebab
 from ._realms import RealmMap
+from ._registrations import Registration, is_body
 from ._scopes import open_scope
 from ._services import Labels, Provision
 from ._states import FAILED
