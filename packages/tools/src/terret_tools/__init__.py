@@ -1,5 +1,6 @@
 """Tools for models: their registry, their schemas and the guarded pipeline that runs them."""
 
+from ._call_log import CallLog
 from ._calls import ToolExec, ToolRun
 from ._decisions import (
     APPROVAL,
@@ -72,6 +73,7 @@ __all__ = [
     "ApprovalOutcome",
     "Ask",
     "Block",
+    "CallLog",
     "Decided",
     "Decision",
     "Deny",

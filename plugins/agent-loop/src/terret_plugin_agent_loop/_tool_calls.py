@@ -8,9 +8,8 @@ from anyio.abc import TaskGroup
 from pydantic_core import from_json
 
 from terret_agents import TurnAgent
-from terret_llm import ToolCallBlock, create_tool_result_message
-from terret_sessions import Sources, ToolCall, ToolResult, repair_closers
-from terret_tools import Invocation, ToolExec, ToolOutcome, Tools, aborted_before_dispatch
+from terret_llm import ToolCallBlock
+from terret_tools import CallLog, Invocation, ToolExec, ToolOutcome, Tools, aborted_before_dispatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class _Calls:
         self._committed = 0  # and those before this one with their results
         self._in_flight = 0
         self._settlement = anyio.Event()
-        self._concluded = False
+        self._log = CallLog(agent)
 
     async def run(self) -> StepOutcome:
         failure: Exception | None = None
@@ -84,10 +83,10 @@ class _Calls:
                     failure = error  # raised when the group has awaited what runs
         finally:
             if failure is not None:
-                self._answer_open_calls()
+                self._log.answer_open_calls()
         if failure is not None:
             raise failure
-        return StepOutcome(tools_ran=True, concluded=self._concluded)
+        return StepOutcome(tools_ran=True, concluded=self._log.concluded)
 
     async def _run_all(self, bodies: TaskGroup) -> None:
         self._slots = [_Slot(self._agent, block) for block in self._blocks]
@@ -151,39 +150,18 @@ class _Calls:
                 self._log_result(slot, aborted_before_dispatch())
         except Exception as error:
             self._agent.ctx.report(error, label="tool calls of a cancelled turn")
-            self._answer_open_calls()
+            self._log.answer_open_calls()
 
     def _is_exclusive(self, index: int) -> bool:
         return self._tools.execution_mode(self._slots[index].invocation.exec) == "exclusive"
 
     def _log_call(self, slot: _Slot) -> None:
-        agent, block = self._agent, slot.block
-        call = ToolCall(agent.turn, agent.step, block.id, block.name, block.arguments)
-        slot.seq = agent.session.append("tool/call", call).seq
+        slot.seq = self._log.call(slot.block.id, slot.block.name, slot.block.arguments)
         self._begun += 1
 
     def _log_result(self, slot: _Slot, outcome: ToolOutcome) -> None:
-        agent = self._agent
-        message = create_tool_result_message(
-            slot.block.id, outcome.content, is_error=outcome.is_error
-        )
-        error = None if outcome.error is None else outcome.error.info
-        result = ToolResult(agent.turn, agent.step, message, error)
-        sources = Sources([slot.seq])
-        agent.session.append("tool/result", result, surface_op="append", sources=sources)
+        self._log.result(slot.block.id, outcome, call_seq=slot.seq)
         self._committed += 1
-        self._concluded |= outcome.concludes_turn and not outcome.is_error
-        for context in outcome.additional_contexts:
-            agent.inbox.append("next-step", context)
-
-    def _answer_open_calls(self) -> None:
-        """Gives every call without a result the one that a repair of the log would give it."""
-        session = self._agent.session
-        for closer in repair_closers(session.events):
-            if closer.type == "tool/result":
-                session.append(
-                    closer.type, closer.view, surface_op=closer.surface_op, sources=closer.sources
-                )
 
 
 def _parsed(arguments: str) -> object:

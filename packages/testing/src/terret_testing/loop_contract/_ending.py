@@ -231,16 +231,16 @@ class Ending(Chapter):
 
     async def test_awaiting_dispose_from_a_tool_body_does_not_deadlock(self) -> None:
         """L-220: the body is cancelled like any other."""
-        async with self.harness(model=script(call("quit"))) as h:
+        async with self.harness(model=script(call("leave"))) as h:
             handle = await create(h.ctx)
 
             @tool
-            async def quit() -> str:
+            async def leave() -> str:
                 """Dispose the agent that runs this."""
                 await handle.dispose()
                 return "never"
 
-            h.ctx[Tools].register(quit)
+            h.ctx[Tools].register(leave)
             handle.agent.send("go")
             await handle.agent.when_idle()
             await handle.dispose()
