@@ -15,6 +15,7 @@ MOUNTED_BY_NAME = {
     "terret": "the composition root brings the plugins, which are mounted by name",
 }
 LOADED_BY_OTHERS = {
+    ("terret-plugin-agent-folders", "terret-plugin-step-limit"): "mounted by name for `maxTurns`",
     ("terret-testing", "trio"): "anyio imports the backend that a test asks for",
     ("terret-plugin-tools-demo", "tzdata"): "zoneinfo reads it where the system has no database",
 }

@@ -1,0 +1,196 @@
+"""New projects, agents and subagents as files."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from ._errors import (
+    AgentExistsError,
+    AgentModelError,
+    AgentNameError,
+    AgentNotFoundError,
+    ProjectExistsError,
+)
+from ._names import check_name
+from ._reading import FILES
+
+DEFAULT_PROVIDER: Final = "anthropic"
+USUAL_MODELS: Final[Mapping[str, str]] = {DEFAULT_PROVIDER: "claude-sonnet-5"}
+PLACEHOLDER: Final = "You are a helpful assistant. Say what this agent is for, and how it answers."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTemplate:
+    """What a new agent is to begin with.
+
+    Attributes:
+        system_prompt: its prompt, taken literally.
+        provider: who answers, by default `anthropic`.
+        model: which model; a provider without a usual one needs it.
+        python: whether `agent.py` is written in place of `agent.yml`.
+    """
+
+    system_prompt: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    python: bool = False
+
+
+def scaffold_agent(root: Path, name: str, template: AgentTemplate | None = None) -> Path:
+    """Writes `agents/NAME/agent.yml` or `agent.py` of a project, and returns its path.
+
+    Raises `AgentNameError`, `AgentExistsError` or `AgentModelError`, and writes nothing then.
+    """
+    folder = root / "agents" / check_name(name)
+    values = _values(name, template or AgentTemplate())
+    return _write(folder, name, values, python=template is not None and template.python)
+
+
+def scaffold_subagent(root: Path, parent: str, name: str) -> Path:
+    """Writes `agent.yml` of a subagent of `parent`, such as `shop` or `shop/billing`.
+
+    Raises `AgentNameError`, `AgentNotFoundError` for a missing agent on the way, or
+    `AgentExistsError`, and writes nothing then.
+    """
+    folder, above = root, list[str]()
+    for segment in parent.split("/"):
+        above.append(check_name(segment))
+        folder = folder / ("subagents" if len(above) > 1 else "agents") / segment
+        if not any((folder / file).is_file() for file in FILES):
+            raise AgentNotFoundError(segment, folder)
+    if check_name(name) in above:
+        raise AgentNameError(name, "an agent above it has this name")
+    values = _values(name, AgentTemplate())
+    values["toolDescription"] = f"Ask {name}. Say what it can do for the agent above it."
+    return _write(folder / "subagents" / name, name, values, python=False)
+
+
+def scaffold_project(folder: Path) -> tuple[Path, ...]:
+    """Writes a new project with one agent, a tool and rules, and returns the paths.
+
+    Raises `ProjectExistsError`, and writes nothing, if one of the files is there.
+    """
+    texts = {folder / name: text for name, text in _PROJECT.items()}
+    if there := [path for path in texts if path.exists()]:
+        raise ProjectExistsError(there)
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return tuple(texts)
+
+
+def _values(name: str, template: AgentTemplate) -> dict[str, str]:
+    provider = template.provider or DEFAULT_PROVIDER
+    model = template.model or USUAL_MODELS.get(provider)
+    if model is None:
+        raise AgentModelError(provider, USUAL_MODELS)
+    prompt = PLACEHOLDER if template.system_prompt is None else template.system_prompt
+    return {"name": name, "systemPrompt": prompt, "provider": provider, "model": model}
+
+
+def _write(folder: Path, name: str, values: Mapping[str, str], *, python: bool) -> Path:
+    if any((folder / file).exists() for file in FILES):
+        raise AgentExistsError(name, folder)
+    path = folder / ("agent.py" if python else "agent.yml")
+    text = (_as_python if python else _as_yaml)(values)
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def _as_yaml(values: Mapping[str, str]) -> str:
+    lines = [f"name: {values['name']}", f"systemPrompt: {_quoted(values['systemPrompt'])}"]
+    if "toolDescription" in values:
+        lines.append(f"toolDescription: {_quoted(values['toolDescription'])}")
+    lines += [
+        f"# The key is read from {_key_variable(values['provider'])}, for example in .env.",
+        "model:",
+        f"  provider: {_quoted(values['provider'])}",
+        f"  model: {_quoted(values['model'])}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _as_python(values: Mapping[str, str]) -> str:
+    return (
+        "from terret_plugin_agent_folders import AgentConfig, ModelConfig\n\n"
+        f"# The key is read from {_key_variable(values['provider'])}, for example in .env.\n"
+        "config = AgentConfig(\n"
+        f"    name={values['name']!r},\n"
+        f"    system_prompt={values['systemPrompt']!r},\n"
+        f"    model=ModelConfig(provider={values['provider']!r}, model={values['model']!r}),\n"
+        ")\n"
+    )
+
+
+def _quoted(text: str) -> str:
+    """Writes text so that reading gives it back: `$` begins a reference in these files."""
+    if re.fullmatch(r"[a-z][a-z0-9-]*[0-9a-z]", text) and text not in _WORDS:
+        return text
+    return yaml.safe_dump(
+        text.replace("$", "$$"), default_style='"', allow_unicode=True, width=float("inf")
+    ).strip()
+
+
+_WORDS: Final = frozenset({"true", "false", "null"})
+
+
+def _key_variable(provider: str) -> str:
+    return re.sub(r"[^A-Z0-9]+", "_", provider.upper()) + "_API_KEY"
+
+
+_HARNESS: Final = f"""\
+# What runs: the preset `service`, with the changes below. `terret config check` says what is wrong.
+extends: [service]
+plugins:
+  agent-folders:
+    defaults:
+      model: {{provider: {DEFAULT_PROVIDER}, model: {USUAL_MODELS[DEFAULT_PROVIDER]}}}
+  llm-anthropic: {{}}
+"""
+
+_AGENT: Final = """\
+description: Adds numbers
+systemPrompt: |
+  You are a careful assistant. Use the tool `add` for sums, and answer in one short sentence.
+"""
+
+_TOOL: Final = '''\
+"""Tools of the agent `main`: every function here that is decorated with `@tool`."""
+
+from terret_tools import tool
+
+
+@tool
+def add(a: float, b: float) -> float:
+    """Add two numbers.
+
+    Args:
+        a: The first number.
+        b: The second number.
+    """
+    return a + b
+'''
+
+_RULES: Final = """\
+# Who may call what. Without a matching rule a person is asked.
+default: ask
+rules:
+  - name: sums-are-harmless
+    scope: "*"
+    tool: add
+    decision: allow
+"""
+
+_PROJECT: Final[Mapping[str, str]] = {
+    "harness.yml": _HARNESS,
+    "agents/main/agent.yml": _AGENT,
+    "agents/main/tools/sums.py": _TOOL,
+    "agents/main/permissions.yml": _RULES,
+    ".env.example": f"{DEFAULT_PROVIDER.upper()}_API_KEY=\n",
+    ".gitignore": ".env\n.terret/\n__pycache__/\n",
+}
