@@ -348,6 +348,7 @@ async def test_a_manager_that_fails_while_open_fails_the_fiber_only() -> None:
         assert (fiber.state, sibling.state) == (FiberState.FAILED, FiberState.ACTIVE)
         with pytest.raises(PluginFailedError) as raised:
             await fiber.ready()
+    assert str(raised.value).startswith('plugin "body" failed by its manager "manager": ')
     assert isinstance(raised.value.__cause__, ExceptionGroup)
     assert [str(one) for one in raised.value.__cause__.exceptions] == ["broken"]
 

@@ -111,6 +111,36 @@ async def test_a_failing_child_of_a_held_group_fails_the_fiber_with_the_group() 
     assert trace == ["effect undone"]
 
 
+async def test_a_held_group_that_fails_during_the_unload_is_a_failure_of_the_teardown() -> None:
+    """C-244, C-404: the undo that runs is not disturbed, and scopes still nest."""
+    gate = anyio.Event()
+    trace: list[str] = []
+
+    async def fail() -> None:
+        await gate.wait()
+        raise ValueError("child")
+
+    @plugin
+    async def body(ctx: Context) -> AsyncIterator[None]:
+        async def undo() -> None:
+            gate.set()
+            await anyio.sleep(1)
+            trace.append("undone")
+
+        ctx.effect(lambda: undo)
+        async with anyio.create_task_group() as group:
+            group.start_soon(fail)
+            yield
+
+    async with Container() as root:
+        fiber = root.plugin(body)
+        await fiber.ready()
+        with pytest.raises(ExceptionGroup) as raised:
+            await fiber.dispose(check=True)
+    assert trace == ["undone"]
+    assert [str(error) for error in raised.value.exceptions] == ["child"]
+
+
 async def test_a_scope_that_a_body_holds_and_that_expires_fails_the_fiber() -> None:
     """C-244, C-418: the scope that was cancelled catches it, and the body has ended early."""
     trace: list[str] = []

@@ -104,9 +104,11 @@ class Actor:
         try:
             await self._wake.wait()
         except BaseException as error:
-            if self._held is None:
+            if self._held is not None:
+                await self._end_body(error)
+            elif self._call is None:
                 raise
-            await self._end_body(error)
+            # else the call resumes the body, which gets the cancellation at its next await
         finally:
             self._wake = None
 

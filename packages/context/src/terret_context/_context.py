@@ -178,7 +178,7 @@ class Context(Lookup, Emitter):
                 f"{manager!r} is no plain context manager; for an async one use "
                 "`await ctx.enter_async(manager)`"
             )
-        effect = Registration(self.fiber, f"enter {type(manager).__name__}")
+        effect = Registration(self.fiber, _label_of(manager))
         value: Any = effect.run(manager)
         return value  # type: ignore[no-any-return]  # what `__enter__` returned
 
@@ -191,7 +191,7 @@ class Context(Lookup, Emitter):
             raise InvalidEffectError(
                 f"{manager!r} is no async context manager; for a plain one use `ctx.enter(manager)`"
             )
-        effect = AsyncEffect(self.fiber, f"enter {type(manager).__name__}", lambda: manager)
+        effect = AsyncEffect(self.fiber, _label_of(manager), lambda: manager)
         await effect
         return effect.value  # type: ignore[no-any-return]  # what `__aenter__` returned
 
@@ -351,6 +351,11 @@ class Root(Context):
 
 
 _SCOPE = Plugin(name="scope", body=lambda ctx: None)
+
+
+def _label_of(manager: object) -> str:
+    function = getattr(manager, "func", None)  # of those made with `contextlib`
+    return f'manager "{getattr(function, "__name__", type(manager).__name__)}"'
 
 
 def _is_async_body(body: object) -> bool:

@@ -10,8 +10,8 @@ from ._fiber import Fiber
 def logger_for(fiber: Fiber) -> Any:
     """Returns the structlog logger of a fiber, bound to `plugin`, `entry` and `fiber` (uid).
 
-    Its records go to the logger `terret` of Python's logging, with their data as attribute
-    `terret`. structlog is imported here, on first use, since its developer output imports rich.
+    Its records go to the logger `terret` of Python's logging: as text with their data, and as a
+    mapping in the attribute `terret`. structlog is imported here, on first use, since its developer output imports rich.
     """
     if fiber.logger is None:
         import structlog
@@ -27,5 +27,9 @@ def logger_for(fiber: Fiber) -> Any:
 
 def _as_arguments(_: object, method: str, data: MutableMapping[str, Any]) -> dict[str, Any]:
     """Turns a record of structlog into the arguments of a logger of Python."""
-    event, error = data.pop("event", ""), data.pop("exc_info", None)
-    return {"msg": str(event), "exc_info": error, "extra": {"terret": dict(data)}}
+    error, shown = data.pop("exc_info", None), dict(data)
+    event = shown.pop("event", "")
+    for bound in ("plugin", "entry", "fiber"):
+        shown.pop(bound, None)
+    text = " ".join([str(event), *(f"{key}={value!r}" for key, value in shown.items())])
+    return {"msg": text, "exc_info": error, "extra": {"terret": dict(data)}}
