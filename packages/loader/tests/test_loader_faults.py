@@ -149,7 +149,7 @@ def test_a_plugin_without_configuration_takes_none(faults: Lines) -> None:
         ("bash.=1", "bash.: expected PATH=VALUE"),
         (
             "bash.allow=[1",
-            "plugins.bash.allow: not valid YAML: expected ',' or ']', but got '<stream end>'",
+            "plugins.bash.allow: not valid YAML: this list is not closed",
         ),
         ("bash.apiKey=${env:NO}", "plugins.bash.apiKey: environment variable NO is not set"),
         (

@@ -246,3 +246,13 @@ async def test_a_call_through_a_service_names_its_caller(write: Write, capsys: R
         await root.plugin(curious).ready()
     (record,) = shown(capsys)
     assert (record["plugin"], record["caller"]) == ("loader", "curious")
+
+
+async def test_without_the_entry_any_handler_gets_the_record_as_text(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C-296."""
+    write("plugins: {logging: null}")
+    async with open_harness("harness.yml") as root:
+        root.logger.warning("it went wrong", times=3)
+    assert caplog.messages == ["it went wrong times=3"]

@@ -27,9 +27,17 @@ def logger_for(fiber: Fiber) -> Any:
 
 def _as_arguments(_: object, method: str, data: MutableMapping[str, Any]) -> dict[str, Any]:
     """Turns a record of structlog into the arguments of a logger of Python."""
-    error, shown = data.pop("exc_info", None), dict(data)
-    event = shown.pop("event", "")
-    for bound in ("plugin", "entry", "fiber"):
-        shown.pop(bound, None)
-    text = " ".join([str(event), *(f"{key}={value!r}" for key, value in shown.items())])
-    return {"msg": text, "exc_info": error, "extra": {"terret": dict(data)}}
+    error = data.pop("exc_info", None)
+    return {"msg": _Text(data), "exc_info": error, "extra": {"terret": dict(data)}}
+
+
+class _Text:
+    """The text of a record, made when a handler asks for it."""
+
+    def __init__(self, data: MutableMapping[str, Any]) -> None:
+        self._data = data
+
+    def __str__(self) -> str:
+        bound = ("event", "plugin", "entry", "fiber")
+        more = [f"{key}={value!r}" for key, value in self._data.items() if key not in bound]
+        return " ".join([str(self._data.get("event")), *more])

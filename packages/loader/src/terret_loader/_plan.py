@@ -145,7 +145,7 @@ class Checker:
         values = Interpolation(self.env, self.hooks.resolve, faults.append)
         recipe = Plugin(name=model.__name__, body=lambda ctx, config: None, config=model)
         given = {} if node.value is None else values.plain(node)
-        value = validate(recipe, node, given, faults.append)
+        value = validate(recipe, node, given, _of_other_values(faults))
         if value is None or not isinstance(given, dict):
             return None, faults, secrets
         settled = settle(value, given, node, node.source.folder, secrets)
@@ -199,7 +199,8 @@ class _Pass:
         found: list[Fault] = []
         values = Interpolation(self.checker.env, self.checker.hooks.resolve, found.append)
         own = replace(node, value={k: v for k, v in node.items.items() if k not in _CONTENTS})
-        fields = validate(_ENTRY, own, values.plain(own), found.append) or EntryFields()
+        given = values.plain(own)
+        fields = validate(_ENTRY, own, given, _of_other_values(found)) or EntryFields()
         assert isinstance(fields, EntryFields)
         # A realm without label gets one that no document can give.
         isolated = {
@@ -221,19 +222,19 @@ class _Pass:
         if entry.group:
             _refuse_settings(node, found.append)
         elif entry.enabled:
-            entry = self._resolved(entry, values, found.append)
+            entry = self._resolved(entry, values, found)
         self.faults += (replace(f, entry=path, optional=entry.optional) for f in found)
         if not (entry.group or found or values.is_used):
             self.known[path] = outer.bequest, entry
         return replace(entry, files=frozenset(values.files)) if values.files else entry
 
-    def _resolved(self, entry: Entry, values: Interpolation, report: Report) -> Entry:
+    def _resolved(self, entry: Entry, values: Interpolation, found: list[Fault]) -> Entry:
         node = entry.node.items.get("config") or replace(entry.node, value={})
         config = values.plain(node)
-        plugin = self._plugin(entry, report)
+        plugin = self._plugin(entry, found.append)
         if plugin is None or not isinstance(config, dict):
             return entry
-        valid = validate(plugin, node, config, report)
+        valid = validate(plugin, node, config, _of_other_values(found))
         if valid is not None:
             config = settle(valid, config, node, self.checker.folder, self.secrets)
         return replace(entry, plugin=plugin, config=config)
@@ -250,6 +251,12 @@ class _Pass:
             report(replace(place.fault(str(error), key=use is None), error=cause))
             return None
         return plugin
+
+
+def _of_other_values(faults: list[Fault]) -> Report:
+    """Reports no more of values that could not be evaluated."""
+    known = {fault.path for fault in faults}
+    return lambda fault: None if fault.path in known else faults.append(fault)
 
 
 def _ids(entries: Node) -> Iterator[str]:

@@ -78,7 +78,8 @@ class Resolver:
         except UseError:
             raise
         except TerretError as error:
-            raise UseError(f"{use}: {error}") from error
+            text = re.sub(r"\b_terret_file_\w+", use.partition(":")[0], str(error))
+            raise UseError(text if use in text else f"{use}: {text}") from error
 
     def _object(self, use: str, base: Path, known: Iterable[str]) -> object:
         if (file := file_of(use)) is not None:

@@ -190,6 +190,22 @@ class _Builder:
         self._report(node.fault(f"tag {shown} is not allowed: only plain YAML values are"))
 
 
+_PROBLEMS: Final = {
+    r"'\\t'": "a tab cannot indent: use blanks",
+    "quoted scalar": "this text is not closed",
+    "stream end.*flow sequence": "this list is not closed",
+    "stream end.*flow mapping": "this mapping is not closed",
+    "flow sequence": 'a "," or "]" is missing in the list that begins in line {line}',
+    "flow mapping": 'a "," or "}}" is missing in the mapping that begins in line {line}',
+    "expected <block end>.*block": "the indentation fits nothing that begins in line {line}",
+    "mapping values are not allowed": 'no ":" may stand here: text with ": " needs quotes',
+    "expected ':'": 'a ":" is missing in the line',
+    "cannot start any token": "this character cannot begin a value: write it in quotes",
+    "expected a single document": "a second document begins: one file is one document",
+}
+"""What is said for the problems that PyYAML finds, by a pattern for its own words."""
+
+
 class _Unusable(Exception):
     """Carries an origin and a message."""
 
@@ -204,12 +220,15 @@ def _syntax_fault(error: yaml.YAMLError, text: str, source: Source) -> tuple[Ori
         return _end_of(text[: error.position], source), message
     assert isinstance(error, yaml.MarkedYAMLError)
     assert error.problem_mark is not None
-    problem, begin = str(error.problem), error.context_mark
-    if "'\\t'" in problem:
-        problem = "a tab cannot indent: use blanks"
-    elif begin is not None and begin.line != error.problem_mark.line:
-        problem += f", {error.context} that begins in line {begin.line + 1}"
-    return _at(error.problem_mark, source), f"not valid YAML: {problem}"
+    mark, begin = error.problem_mark, error.context_mark
+    problem = f"{error.problem}, {error.context}"
+    for pattern, words in _PROBLEMS.items():
+        if re.search(pattern, problem):
+            if "not closed" in words and begin is not None:
+                mark = begin
+            line = (begin or mark).line + 1
+            return _at(mark, source), f"not valid YAML: {words.format(line=line)}"
+    return _at(mark, source), f"not valid YAML: {error.problem}"
 
 
 def _end_of(text: str, source: Source) -> Origin:

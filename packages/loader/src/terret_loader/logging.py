@@ -89,9 +89,8 @@ class _Handler(stdlib.Handler):
 def _fields(record: stdlib.LogRecord) -> dict[str, object]:
     """Gives a record as one mapping."""
     more = {key: value for key, value in vars(record).items() if key not in _STANDARD}
-    fields = {"event": record.getMessage(), "level": record.levelname.lower()}
-    fields |= more.pop("terret", None) or {"logger": record.name}
-    fields |= more
+    own = more.pop("terret", None) or {"event": record.getMessage(), "logger": record.name}
+    fields = {"level": record.levelname.lower(), **own, **more}
     if record.exc_info and record.exc_info[1] is not None:
         fields["exception"] = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
     time = datetime.fromtimestamp(record.created, UTC)

@@ -14,6 +14,8 @@ from ._errors import CommandError
 
 HARNESS: Final = "harness.yml"
 _NO_AUTOSTART: Final = "agents?.autostart=false"
+PATIENCE: Final = 60.0
+"""Seconds that a plugin may take to come up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,7 @@ class Boot:
             safe=self.safe,
             env=self.environment,
             watch=watch,
+            patience=PATIENCE,
         )
 
     def check(self) -> Plan:

@@ -11,6 +11,7 @@ import anyio
 from terret_agents import USER, Agent, Agents
 from terret_context import Container, TerretError
 from terret_llm import LOADING
+from terret_loader import Loader
 from terret_sessions import EVENT
 
 from ._boot import Boot
@@ -117,9 +118,12 @@ async def _one_turn(
 def agent_names(root: Container) -> tuple[str, ...]:
     """Returns the names of the agents in the configuration."""
     agents = root.get(Agents)
+    names = () if agents is None else agents.names()
+    if not names and root[Loader].faults:
+        raise CommandError("no agent can run: `terret explain` says why")
     if agents is None:
-        raise CommandError("no agents are possible: the plugin `agents` is not running")
-    return agents.names()
+        raise CommandError("no agent can run: `agents` is not among the plugins")
+    return names
 
 
 async def start_agent(root: Container, name: str, session: str | None) -> Agent:
