@@ -7,7 +7,7 @@ import pytest
 
 from terret_agents import STEP_RESULT, USER, AgentOptions, StepResult
 from terret_context import ConfigError, Container, Effect, Next
-from terret_llm import Message, PluginSource, ToolCallBlock, ToolSource, create_user_message
+from terret_llm import Message, PluginSource, ToolCallBlock, create_user_message
 from terret_plugin_agent_loop import AgentLoop, AgentLoopConfig
 from terret_sessions import (
     Aborted,
@@ -16,23 +16,16 @@ from terret_sessions import (
     Session,
     SessionEvent,
     Sessions,
-    Sources,
     ToolCall,
     ToolResult,
 )
-from terret_testing import Harness, call, raw_call, reply, running_harness, say, script
+from terret_testing import Harness, call, reply, running_harness, say, script
 from terret_tools import (
     POST_EXECUTE,
-    PRE_EXECUTE,
     RESULT,
-    Accept,
-    Allow,
-    Decision,
-    Deny,
     Executed,
     PostDecision,
     Tool,
-    ToolExec,
     ToolRun,
     Tools,
     tool,
@@ -123,25 +116,6 @@ async def test_parallel_safe_calls_all_start_before_any_completes() -> None:
         calls = [b.id for m in h.session.derive_messages() for b in m.tool_calls]
         answered = [m.source.to_wire()["callId"] for m in h.requests[1].messages[2:4]]
         assert answered == calls
-
-
-async def test_contexts_reach_the_model_after_all_results_in_model_order() -> None:
-    """L-120, L-131."""
-    async with running_harness(model=script(reply(call("a"), call("b")), say("ok"))) as h:
-        bench = Bench(h)
-        bench.add("a")
-        bench.add("b")
-        h.agent.send("go")
-        await bench.begun("b")
-        bench.release("b", "a")
-        await h.agent.when_idle()
-        assert h.transcript[3:] == (
-            "result: result a",
-            "result: result b",
-            "plugin bench: context a",
-            "plugin bench: context b",
-            "assistant: ok",
-        )
 
 
 async def test_an_exclusive_call_is_a_barrier() -> None:
@@ -280,75 +254,6 @@ async def test_an_invalid_cap_is_refused(cap: object) -> None:
     assert AgentLoopConfig().max_parallel_tool_calls == 10
 
 
-async def test_policies_are_asked_in_model_order_and_a_denial_keeps_its_place() -> None:
-    """L-119, L-132: denied without dispatch; the model sees the error."""
-    model = script(reply(call("a"), call("b"), call("c")), say("ok"))
-    async with running_harness(model=model) as h:
-        bench = Bench(h)
-        for name in ("a", "b", "c"):
-            bench.add(name)
-        asked: list[str] = []
-
-        async def gate(call: ToolExec, call_next: Next[Decision]) -> Decision:
-            asked.append(f"pre {call.name}")
-            return Deny("not b") if call.name == "b" else await call_next()
-
-        async def after(done: Executed, call_next: Next[PostDecision]) -> PostDecision:
-            asked.append(f"post {done.exec.name}")
-            return await call_next()
-
-        h.ctx.on(PRE_EXECUTE, gate)
-        h.ctx.on(POST_EXECUTE, after)
-        h.agent.send("go")
-        await bench.begun("c")
-        bench.release("c", "a")
-        await h.agent.when_idle()
-        assert asked == ["pre a", "pre b", "pre c", "post a", "post b", "post c"]
-        assert codes(h) == [None, "DENIED", None]
-        assert "error: Error: not b" in h.transcript
-        assert bench.started == ["a", "c"]
-
-
-async def test_arguments_reach_the_tool_parsed_or_as_raw_text() -> None:
-    """L-128, L-129: invalid JSON stays text; empty text is an empty object; errors are coded."""
-    model = script(reply(raw_call("look", ""), raw_call("look", "{oops")), say("ok"))
-    async with running_harness(model=model) as h:
-        seen: list[object] = []
-
-        async def gate(call: ToolExec, call_next: Next[Decision]) -> Decision:
-            seen.append(call.plain_arguments())
-            return Allow()
-
-        @tool
-        async def look() -> str:
-            """Look."""
-            return "seen"
-
-        h.ctx[Tools].register(look)
-        h.ctx.on(PRE_EXECUTE, gate)
-        await h.send("go")
-        assert seen == [{}, "{oops"]
-        assert codes(h) == [None, "INVALID_ARGS"]
-        calls = [e.view.arguments for e in h.events if isinstance(e.view, ToolCall)]
-        assert calls == ["", "{oops"]
-
-
-async def test_a_result_keeps_the_models_call_id_when_a_policy_replaces_its_content() -> None:
-    """L-130."""
-    async with running_harness(model=script(raw_call("a", "{}", id="its-id"), say("ok"))) as h:
-        bench = Bench(h)
-        bench.add("a")
-        bench.release("a")
-        replaced = Accept(content="replaced")
-        h.ctx.on(POST_EXECUTE, lambda done, call_next: replaced)
-        await h.send("go")
-        assert results(h) == ["replaced"]
-        [seq] = [event.seq for event in h.events if isinstance(event.view, ToolCall)]
-        [result] = [event for event in h.events if isinstance(event.view, ToolResult)]
-        assert result.sources == Sources([seq])
-        assert ToolSource("its-id") in [m.source for m in h.session.derive_messages()]
-
-
 async def test_a_cancel_reaches_started_bodies_commits_them_and_pairs_the_rest() -> None:
     """L-123, L-124, L-126, L-217, L-306: contexts are parked; nothing outlives the turn."""
     model = script(reply(call("a"), call("b"), call("x"), call("c")))
@@ -394,54 +299,6 @@ async def test_a_body_that_ended_before_the_cancel_is_committed_as_aborted() -> 
         await h.agent.when_idle()
         assert codes(h) == ["ABORTED", "ABORTED"]
         assert observed == ["a", "b"]
-
-
-@pytest.mark.parametrize("then", ["waits", "delegates", "allows"])
-async def test_a_cancel_during_pre_execute_skips_the_dispatch_and_starts_no_sibling(
-    then: str,
-) -> None:
-    """L-122: also when the listener cancels and then allows."""
-    async with running_harness(model=script(reply(call("a"), call("b")))) as h:
-        bench = Bench(h)
-        bench.add("a")
-        bench.add("b")
-
-        async def gate(call: ToolExec, call_next: Next[Decision]) -> Decision:
-            h.agent.cancel(USER)
-            if then == "waits":
-                await anyio.sleep_forever()
-            return Allow() if then == "allows" else await call_next()
-
-        h.ctx.on(PRE_EXECUTE, gate)
-        await h.send("go")
-        assert (bench.started, codes(h)) == ([], ["ABORTED_BEFORE_DISPATCH"] * 2)
-
-
-async def test_a_second_cancel_during_convergence_changes_nothing() -> None:
-    """L-307: only the wait and the commit are shielded."""
-    async with running_harness(model=script(call("slow"))) as h:
-        cleaning, released = anyio.Event(), anyio.Event()
-
-        @tool
-        async def slow() -> str:
-            """Clean up slowly."""
-            try:
-                await anyio.Event().wait()
-                return "never"
-            finally:
-                with anyio.CancelScope(shield=True):
-                    cleaning.set()
-                    await released.wait()
-
-        h.ctx[Tools].register(slow)
-        h.agent.send("go")
-        await breathe()
-        h.agent.cancel(USER)
-        await cleaning.wait()
-        h.agent.cancel(USER)
-        released.set()
-        await h.agent.when_idle()
-        assert (codes(h), h.turn_end) == (["ABORTED"], Aborted(USER))
 
 
 def veto_result(name: str) -> Callable[[Session, SessionEvent], None]:

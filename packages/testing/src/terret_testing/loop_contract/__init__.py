@@ -15,6 +15,8 @@ hold for a loop are listed, with the reason, in `not_applicable`. A test that ha
 `patience` seconds.
 """
 
+from ._aborting import Aborting
+from ._admitting import Admitting
 from ._answering import Answering
 from ._calling import Calling
 from ._cancelling import Cancelling
@@ -45,6 +47,7 @@ class LoopContract(
     Steering,
     Entering,
     Calling,
+    Aborting,
     Answering,
     Stopping,
     Policies,
@@ -58,6 +61,7 @@ class LoopContract(
     Maintaining,
     Creating,
     Resuming,
+    Admitting,
     Ending,
 ):
     """Every row that a loop has to keep, whoever wrote it."""

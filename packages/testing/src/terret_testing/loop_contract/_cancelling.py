@@ -14,8 +14,10 @@ from terret_agents import (
     StatusChange,
     hook,
 )
+from terret_llm import PluginSource, create_user_message
 from terret_sessions import FLUSH, Aborted, Completed, Session, StepStart, TurnStart
-from terret_testing import pause, reply, say, script
+from terret_testing import call, pause, reply, say, script
+from terret_tools import ToolRun, Tools, tool
 
 from ._chapter import Chapter
 from ._kit import count
@@ -185,3 +187,33 @@ class Cancelling(Chapter):
             await h.agent.when_idle()
             assert flushed == ["done", "done"]
             assert self.lines(h)[-1] == "assistant: x"
+
+    async def test_a_cleared_latch_is_not_revived_by_contexts_that_come_later(self) -> None:
+        """L-084, L-127: the turn is drained, its contexts stay parked."""
+        async with self.harness(model=script(call("slow"))) as h:
+            running, ending, released = anyio.Event(), anyio.Event(), anyio.Event()
+
+            @tool
+            async def slow(run: ToolRun) -> str:
+                """End slowly and leave a note."""
+                running.set()
+                try:
+                    await anyio.Event().wait()
+                    return "never"
+                finally:
+                    with anyio.CancelScope(shield=True):
+                        ending.set()
+                        await released.wait()
+                        run.defer_context(create_user_message("note", PluginSource("slow")))
+
+            h.ctx[Tools].register(slow)
+            h.agent.send("a")
+            await running.wait()
+            h.agent.cancel(USER)
+            await ending.wait()
+            h.agent.send("replacement")
+            h.agent.cancel(USER)
+            released.set()
+            await h.agent.when_idle()
+            assert [m.text for m in h.agent.inbox.next_step] == ["note"]
+            assert count(h, TurnStart) == 1

@@ -16,7 +16,7 @@ from terret_agents import (
 )
 from terret_context import Context
 from terret_sessions import CREATED as SESSION_CREATED
-from terret_sessions import Completed, SessionExistsError, Sessions
+from terret_sessions import FLUSH, Completed, SessionExistsError, Sessions, TurnStart
 from terret_testing import SCRIPTED, call, say, script
 from terret_tools import Tools
 
@@ -224,3 +224,16 @@ class Creating(Chapter):
             await handle.agent.when_idle()
             assert statuses == ["idle"]
             assert end_of(handle.agent) == Completed()
+
+    async def test_a_wake_of_session_start_that_lost_its_input_is_forgotten(self) -> None:
+        """L-225, L-021: context that is injected later opens no turn."""
+        async with self.harness(model=script(say("x"))) as h:
+            h.ctx.once(SESSION_START, lambda e: e.agent.inbox.remove(e.agent.send("never mind").id))
+            async with await create(h.ctx) as handle:
+                agent = handle.agent
+                h.ctx.once(FLUSH, lambda session: agent.inject("late context"))
+                agent.send("go")
+                await agent.when_idle()
+                turns = [e for e in agent.session.events if isinstance(e.view, TurnStart)]
+                assert len(turns) == 1
+                assert [m.text for m in agent.inbox.next_step] == ["late context"]

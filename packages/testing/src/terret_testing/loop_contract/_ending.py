@@ -1,31 +1,16 @@
 """The end of an agent: drained, closed, forgotten."""
 
-from contextvars import ContextVar
-
 import anyio
 import anyio.lowlevel
 import pytest
 
-from terret_agents import (
-    AGENT_DISPOSED,
-    DISPOSED,
-    PRE_STEP,
-    STATUS,
-    USER,
-    AgentDisposedError,
-    Agents,
-    Enter,
-    Reject,
-    StatusChange,
-    StepProposal,
-    current_initiator,
-)
-from terret_context import InactiveFiberError, Next
+from terret_agents import AGENT_DISPOSED, DISPOSED, STATUS, USER, Agents, StatusChange
+from terret_context import InactiveFiberError
 from terret_sessions import (
-    EVENT,
+    FLUSH,
     Aborted,
+    Completed,
     Session,
-    SessionEvent,
     Sessions,
     ToolResult,
     TurnEnd,
@@ -125,80 +110,6 @@ class Ending(Chapter):
             released.set()
             await handle.dispose()
             assert h.ctx[Agents].get("b") is None
-
-    async def test_the_initiator_is_the_very_agent_and_senders_variables_stay_outside(self) -> None:
-        """L-205, L-304: overlapping drivers; context variables of the sender are invisible."""
-        tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
-        model = script(reply(pause("p"), say("x")), say("y"), say("z"))
-        async with self.harness(model=model) as h:
-            seen: list[tuple[str, object, str]] = []
-
-            async def look(
-                proposal: StepProposal, call_next: Next[Enter | Reject]
-            ) -> Enter | Reject:
-                seen.append((proposal.agent.id, current_initiator(), tenant.get()))
-                return await call_next()
-
-            h.ctx.on(PRE_STEP, look)
-            child = await create(h.agent.ctx)
-            tenant.set("acme")
-            with h.ctx[Agents].with_initiator(h.agent):
-                h.agent.send("a")
-                await h.model.reached("p")
-                child.agent.send("b")
-                await child.agent.when_idle()
-                assert current_initiator() is h.agent
-            h.model.release("p")
-            await h.agent.when_idle()
-            assert seen == [("test", h.agent, "nobody"), ("b", child.agent, "nobody")]
-            assert current_initiator() is None
-
-    async def test_input_is_refused_as_soon_as_an_owner_stops_and_disposed_says_so(self) -> None:
-        """L-301, L-302: before any effect of that owner is undone."""
-        async with self.harness() as h:
-            ctx = await owner(h)
-            handle = await create(ctx)
-            agent = handle.agent
-            states: list[tuple[bool, int]] = []
-
-            def undo() -> None:
-                before = len(agent.session.events)
-                with pytest.raises(AgentDisposedError):
-                    agent.send("late")
-                states.append((agent.disposed, len(agent.session.events) - before))
-
-            ctx.effect(lambda: undo)
-            await ctx.fiber.dispose()
-            assert states == [(True, 0)]
-
-    async def test_the_driver_exists_when_its_first_turn_start_is_observed(self) -> None:
-        """L-303: a driver that cannot be started leaves neither turn nor status change."""
-        async with self.harness(model=script(say("x"))) as h:
-            tasks: list[bool] = []
-
-            def observe(session: Session, event: SessionEvent) -> None:
-                if isinstance(event.view, TurnStart):
-                    tasks.append("driver" in str(h.ctx.snapshot()))
-
-            h.ctx.on(EVENT, observe)
-            assert "driver" not in str(h.ctx.snapshot())
-            await h.send("a")
-            assert tasks == [True]
-            assert "driver" not in str(h.ctx.snapshot())
-
-    async def test_disposal_inside_the_running_notification_prevents_the_turn(self) -> None:
-        """L-087, L-310."""
-        async with self.harness() as h:
-            handle = await create(h.ctx)
-
-            def stop(change: StatusChange) -> None:
-                if change.status == "running":
-                    handle.retire()
-
-            handle.agent.ctx.on(STATUS, stop)
-            handle.agent.send("a")
-            await handle.dispose()
-            assert not any(isinstance(e.view, TurnStart) for e in handle.agent.session.events)
 
     async def test_an_agent_whose_owner_unloads_drains_its_turn(self) -> None:
         """L-305, L-127: a body may clean up, appends work, late contexts open no turn."""
@@ -321,3 +232,23 @@ class Ending(Chapter):
             await handle.agent.when_idle()
             assert isinstance(handle.agent.session.events[-1].view, TurnEnd)
             assert any("undoing agent b" in text for text in failures)
+
+    async def test_the_flush_after_a_turn_is_not_cut_short_by_a_teardown(self) -> None:
+        """L-180, L-219: what the turn wrote becomes durable."""
+        async with self.harness(model=script(say("x"))) as h:
+            handle = await create(h.ctx)
+            flushing, flushed = anyio.Event(), anyio.Event()
+
+            async def flush(session: Session) -> None:
+                flushing.set()
+                for _ in range(10):
+                    await anyio.lowlevel.checkpoint()
+                flushed.set()
+
+            h.ctx.on(FLUSH, flush)
+            handle.agent.send("go")
+            await flushing.wait()
+            await handle.agent.ctx.fiber.dispose()
+            assert flushed.is_set()
+            assert end_of(handle.agent) == Completed()
+            await handle.dispose()
