@@ -2,16 +2,21 @@
 
 import logging
 from collections.abc import MutableMapping
-from typing import Any
+from reprlib import Repr
+from typing import Any, Final
 
 from ._fiber import Fiber
+
+_REPR: Final = Repr()
+_REPR.maxstring = _REPR.maxother = 200
 
 
 def logger_for(fiber: Fiber) -> Any:
     """Returns the structlog logger of a fiber, bound to `plugin`, `entry` and `fiber` (uid).
 
     Its records go to the logger `terret` of Python's logging: as text with their data, and as a
-    mapping in the attribute `terret`. structlog is imported here, on first use, since its developer output imports rich.
+    mapping in the attribute `terret`. structlog is imported here, on first use, since its developer
+    output imports rich.
     """
     if fiber.logger is None:
         import structlog
@@ -39,5 +44,5 @@ class _Text:
 
     def __str__(self) -> str:
         bound = ("event", "plugin", "entry", "fiber")
-        more = [f"{key}={value!r}" for key, value in self._data.items() if key not in bound]
+        more = [f"{key}={_REPR.repr(value)}" for key, value in self._data.items() if key not in bound]
         return " ".join([str(self._data.get("event")), *more])
