@@ -44,5 +44,7 @@ class _Text:
 
     def __str__(self) -> str:
         bound = ("event", "plugin", "entry", "fiber")
-        more = [f"{key}={_REPR.repr(value)}" for key, value in self._data.items() if key not in bound]
+        more = [
+            f"{key}={_REPR.repr(value)}" for key, value in self._data.items() if key not in bound
+        ]
         return " ".join([str(self._data.get("event")), *more])
