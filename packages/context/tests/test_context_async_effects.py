@@ -466,6 +466,28 @@ async def test_a_task_is_cancelled_and_joined_in_its_lifo_place() -> None:
         assert trace == ["newer", "task ended", "older"]
 
 
+async def test_a_task_that_fails_while_it_is_cancelled_is_a_failure_of_the_teardown() -> None:
+    """C-175, C-237: one of those that a checked disposal raises."""
+    started = anyio.Event()
+
+    async def poll() -> None:
+        try:
+            started.set()
+            await anyio.sleep_forever()
+        finally:
+            raise ValueError("clean up")
+
+    async with Container() as root:
+        ctx = await plugged(root)
+        ctx.spawn(poll)
+        await started.wait()
+        with pytest.raises(ExceptionGroup) as raised:
+            await ctx.fiber.dispose(check=True)
+    (error,) = raised.value.exceptions
+    assert str(error) == "clean up"
+    assert error.__notes__ == ['in task "poll" of plugin "owner"']
+
+
 async def test_a_task_that_ended_leaves_the_stack() -> None:
     """C-237: only what still runs has to be undone."""
 

@@ -125,4 +125,5 @@ class Actor:
         else:
             await body.aclose()
             failure = RuntimeError("the body yielded again after its scope had been cancelled")
+        failure.add_note(f"in the body of {self._fiber}")
         self._fiber.fail(failure, "body")

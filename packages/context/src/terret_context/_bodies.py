@@ -6,6 +6,8 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, TypeAlias
 
+from anyio.lowlevel import checkpoint
+
 from ._actor import CANCELLED
 from ._effects import Effect, Steps, attempt, finish_generator, note_failure, yielded_again
 from ._errors import PluginDefinitionError, TeardownTimeoutError
@@ -118,8 +120,11 @@ class AsyncGeneratorBody(Effect):
 
     def _steps(self, errors: list[Exception]) -> Steps:
         fiber: Fiber = self.owner  # type: ignore[assignment]  # made by a fiber only
-        if fiber.actor is None or not fiber.actor.release(self._generator):
-            return  # it ended early, with the failure of a scope that it held open
+        if fiber.actor is None:
+            return
+        if not fiber.actor.release(self._generator):
+            yield checkpoint  # a scope that it held open has ended it, or does so at this moment
+            return
         fiber.actor.limit(fiber.kernel.grace)
         if not fiber.effects:
             fiber.actor.finish()  # with this call, since nothing is left to undo

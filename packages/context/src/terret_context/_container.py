@@ -68,21 +68,31 @@ class Container(Root):
         # The group waits for the kernel, which no cancellation reaches, and leaves an exception of
         # the block alone that it does not see.
         reason = (kind, error, traceback) if cancelled else (None, None, None)
-        swallowed = await self._outer.__aexit__(*reason)
-        failures = self._exit_failures()
+        try:
+            swallowed = await self._outer.__aexit__(*reason)
+        except BaseException as cancellation:
+            self._tell_failures(kernel.fatal_error or cancellation)
+            if kernel.fatal_error is not None:
+                raise kernel.fatal_error from None
+            raise
         if kernel.fatal_error is not None:
+            self._tell_failures(kernel.fatal_error)
             raise kernel.fatal_error
-        if error is None and failures:
+        if error is None and (failures := self._exit_failures()):
             raise ExceptionGroup("closing the container", failures)
-        for failure in failures:
-            kernel.report(self.fiber, failure, "teardown")
-            if error is not None:
-                error.add_note(f"closing the container failed too: {failure!r}")
+        self._tell_failures(error)
         return cancelled and bool(swallowed)
 
     def __del__(self) -> None:
         if getattr(self, "_entered", False) and not self._kernel.closed:
             warnings.warn(f"{self!r} was never closed", ResourceWarning, stacklevel=1, source=self)
+
+    def _tell_failures(self, error: BaseException | None) -> None:
+        """Logs what failed in the exit, beside the exception that leaves the block."""
+        for failure in self._exit_failures():
+            self._kernel.report(self.fiber, failure, "teardown")
+            if error is not None:
+                error.add_note(f"closing the container failed too: {failure!r}")
 
     def _exit_failures(self) -> list[Exception]:
         kernel, root = self._kernel, self.fiber

@@ -19,7 +19,7 @@ from ._errors import (
 from ._plugins import Plugin
 from ._realms import Realm, RealmMap, Slot
 from ._services import Binding, BindingTable
-from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, FiberState
+from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING, FiberState
 from ._waits import current_transition, refuse_circular_wait
 
 Target = tuple[int, tuple[Binding | None, ...]]
@@ -199,7 +199,9 @@ class Fiber:
 
     def fail(self, error: Exception, label: str) -> None:
         """Takes the failure of a task, a manager or the body; on root it is only reported."""
-        if self.parent is None or self.error is not None or self.state not in (LOADING, ACTIVE):
+        if self.state is UNLOADING:
+            self.failures.append(error)
+        elif self.parent is None or self.error is not None or self.state not in (LOADING, ACTIVE):
             self.kernel.report(self, error, label)
         else:
             self.take_error(error, label)

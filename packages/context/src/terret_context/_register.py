@@ -17,7 +17,7 @@ from ._internal import (
 )
 from ._keeper import Keeper
 from ._services import Binding, BindingTable
-from ._states import FAILED, UNLOADING, FiberState
+from ._states import DISPOSED, FAILED, UNLOADING, FiberState
 
 
 class Register(Keeper):
@@ -157,12 +157,15 @@ class Register(Keeper):
             self.report(fiber, fiber.error, fiber.failed_in)
 
     def report_failures(self, fiber: Fiber) -> None:
-        """Reports the failures of an unload unless somebody is going to collect them."""
+        """Reports the failures of an unload, or gives them to an unload that it is part of."""
         if not fiber.failures or fiber.collectors or fiber is self.root:
             return
-        if any(above.retiring or above.state is UNLOADING for above in fiber.ancestors()):
-            return
-        for error in fiber.failures:
-            self.report(fiber, error, "teardown")
-        if not fiber.retiring:
+        unloads = (up for up in fiber.ancestors() if up.retiring or up.state is UNLOADING)
+        around = next(unloads, None)
+        if around is None:
+            for error in fiber.failures:
+                self.report(fiber, error, "teardown")
+        elif fiber.state is DISPOSED:  # before its turn, so nobody else collects them
+            around.failures += fiber.failures
+        if not (fiber.retiring or around):
             fiber.failures = []
