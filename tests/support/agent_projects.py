@@ -10,7 +10,7 @@ from terret_context import Container
 from terret_llm import Llm
 from terret_loader import open_harness
 from terret_plugin_agent_folders import AgentFolders
-from terret_sessions import AssistantMessage
+from terret_sessions import AssistantMessage, ToolResult
 from terret_testing import Answer, ScriptedModel, script
 
 HARNESS = """
@@ -62,6 +62,11 @@ class Running:
             raise self.model.exhausted
         answers = [e.view for e in agent.session.events if isinstance(e.view, AssistantMessage)]
         return answers[-1].message.text if answers else ""
+
+    def results(self, agent: Agent) -> list[str]:
+        """Returns what the tools of an agent gave."""
+        views = [event.view for event in agent.session.events]
+        return [view.block.text for view in views if isinstance(view, ToolResult)]
 
     @property
     def faults(self) -> list[str]:

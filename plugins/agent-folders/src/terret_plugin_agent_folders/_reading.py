@@ -1,6 +1,6 @@
 """From a folder to a definition, with everything that is wrong with it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -43,7 +43,7 @@ class Reader:
 
     def agents(self) -> tuple[Found, ...]:
         """Returns the agents of the project, in the order of their folders."""
-        return _without_doubles([self._found(each, ()) for each in _folders(self.root / "agents")])
+        return _without_doubles(self._found(each, ()) for each in _folders(self.root / "agents"))
 
     def _found(self, folder: Path, above: tuple["_Ancestor", ...]) -> Found:
         faults: list[Fault] = []
@@ -71,7 +71,7 @@ class Reader:
         self, folder: Path, above: tuple["_Ancestor", ...], report: Callable[[Fault], None]
     ) -> tuple[Definition, ...]:
         """Returns what the subagents of a folder define; reports their faults."""
-        found = _without_doubles([self._found(each, above) for each in _folders(folder)])
+        found = _without_doubles(self._found(each, above) for each in _folders(folder))
         for each in found:
             for fault in each.faults:
                 report(fault)
@@ -240,18 +240,19 @@ def _folders(parent: Path) -> Iterator[Path]:
             yield folder
 
 
-def _without_doubles(found: list[Found]) -> tuple[Found, ...]:
-    """Makes one name twice a fault of both."""
+def _without_doubles(found: Iterable[Found]) -> tuple[Found, ...]:
+    """Makes folders with one name one faulty finding."""
     by_name: dict[str, list[Found]] = {}
     for each in found:
         by_name.setdefault(each.name, []).append(each)
-    return tuple(_refused(each, by_name[each.name]) for each in found)
+    return tuple(map(_only, by_name.values()))
 
 
-def _refused(found: Found, same: list[Found]) -> Found:
+def _only(same: list[Found]) -> Found:
     if len(same) == 1:
-        return found
+        return same[0]
     files = " and in ".join(str(each.file) for each in same)
-    message = f'the name "{found.name}" is given twice, in {files}'
+    message = f'the name "{same[0].name}" is given twice, in {files}'
     fault = Fault(origin=whole(same[1].file), path="name", message=message)
-    return replace(found, definition=None, faults=(*found.faults, fault))
+    faults = (*(fault for each in same for fault in each.faults), fault)
+    return replace(same[0], definition=None, faults=faults)

@@ -30,7 +30,8 @@ class _Known:
     """An agent of the project. Faults beside a definition are those of a newer, refused one."""
 
     found: Found
-    offer: Effect
+    offer: Effect | None
+    """What makes the name known; `None` while somebody else has it."""
 
     @property
     def definition(self) -> Definition | None:
@@ -64,8 +65,7 @@ class AgentFolders(
         self.ctx.effect(lambda: self._modules.close, label="modules of agents")
         for found in self._reader.agents():
             self._report(found)
-            if found.name not in self._known:
-                self._known[found.name] = _Known(found, self._offer(found))
+            self._known[found.name] = _Known(found, self._offer(found))
         self._instances.start()
 
     @property
@@ -101,12 +101,11 @@ class AgentFolders(
         Python files that were imported already are not read again.
         """
         async with self._reloading:
-            seen = set()
-            for found in self._reader.agents():
-                seen.add(found.name)
-                await self._take(found)
-            for name in set(self._known) - seen:
-                self._known.pop(name).offer.close()
+            known = {each.name: await self._renewed(each) for each in self._reader.agents()}
+            for name in self._known.keys() - known.keys():
+                if (offer := self._known[name].offer) is not None:
+                    offer.close()
+            self._known = known
         return self.faults
 
     async def open(self, name: str, raw_id: str | None = None, *, tenant: str = "default") -> Agent:
@@ -154,22 +153,22 @@ class AgentFolders(
         """Writes the files of a new project; see the function of this name."""
         return scaffold_project(folder)
 
-    async def _take(self, found: Found) -> None:
-        """Puts what was found in force, or keeps what was, with the new faults."""
+    async def _renewed(self, found: Found) -> _Known:
+        """Returns what was found, or with its faults the definition that stays in force."""
         old = self._known.get(found.name)
-        if found.definition is not None and not found.faults:
+        offer = old.offer if old is not None else None
+        if found.definition is not None:
             faults = await self._check_parts(found.definition)
             found = replace(found, faults=faults, definition=None if faults else found.definition)
         if found.definition is None and old is not None:
             found = replace(found, definition=old.definition)
         try:
-            offer = old.offer if old is not None else self._offer(found)
+            offer = offer or self._offer(found)
         except AgentNameTakenError as error:
             fault = Fault(origin=whole(found.file), path="name", message=str(error))
             found = replace(found, definition=None, faults=(*found.faults, fault))
-            offer = self.ctx.effect(lambda: None, label=f"refused agent {found.name}")
         self._report(found)
-        self._known[found.name] = _Known(found, offer)
+        return _Known(found, offer)
 
     async def _check_parts(self, definition: Definition) -> tuple[Fault, ...]:
         return tuple([fault for part in self._parts for fault in await part.check(definition)])
