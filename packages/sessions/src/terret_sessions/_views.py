@@ -33,7 +33,10 @@ class ListView(Sequence[T]):
         return self._at(self._window[index])
 
     def __iter__(self) -> Iterator[T]:
-        return map(self._at, self._window)
+        window = self._window
+        if window.step == 1:  # at the speed of a list: a request goes over all messages
+            return iter(self._items[window.start : window.stop])
+        return map(self._at, window)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ListView | tuple):
@@ -70,6 +73,9 @@ class EventsView(ListView[SessionEvent]):
 
     def _part(self, window: range) -> Self:
         return type(self)(self._items, window, self._first)
+
+    def __iter__(self) -> Iterator[SessionEvent]:
+        return map(self._at, self._window)
 
     def _at(self, position: int) -> SessionEvent:
         slot: Slot = self._items[position]
