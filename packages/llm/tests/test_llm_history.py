@@ -117,6 +117,22 @@ def test_an_excerpt_does_not_cost_the_conversation_what_it_has() -> None:
     assert Counting.asked == 1
 
 
+def test_a_long_conversation_is_extended_step_by_step() -> None:
+    """M-037: parts that were put together long ago are the same bytes, also behind an open call."""
+    codec = ChatCodec()
+    history: list[Message] = []
+    for number in range(120):
+        call, result = calling(f"c{number}"), create_tool_result_message(f"c{number}", "1")
+        history += [create_user_message(str(number)), call]
+        assert body(codec, *history) == body(ChatCodec(), *copies(history))
+        history.append(result)
+        assert body(codec, *history) == body(ChatCodec(), *copies(history))
+
+
+def copies(history: list[Message]) -> list[Message]:
+    return [Message(m.id, m.role, m.content, m.source) for m in history]
+
+
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 ids = st.sampled_from("abc")
 blocks = st.lists(
@@ -150,8 +166,7 @@ def test_kept_bytes_are_the_bytes_of_encoding_everything_anew(
         if history and replaces:
             history[data.draw(st.integers(0, len(history) - 1))] = data.draw(messages)
     encoded = body(codec, *history)
-    fresh = [Message(m.id, m.role, m.content, m.source) for m in history]
-    assert encoded == body(ChatCodec(dialect), *fresh)
+    assert encoded == body(ChatCodec(dialect), *copies(history))
     check_pairs(json.loads(encoded)["messages"])
 
 

@@ -1,5 +1,3 @@
-from importlib.metadata import version
-
 from ._errors import HarnessError
 
 
@@ -22,4 +20,7 @@ def checked_api_key(key: str, *, source: str) -> str:
 
 def user_agent(distribution: str) -> str:
     """The user agent of a distribution's requests, from its metadata: `name/version`."""
+    # a tenth of what importing this package costs, and only adapters need it
+    from importlib.metadata import version
+
     return f"{distribution}/{version(distribution)}"

@@ -38,6 +38,7 @@ class MessagesCodec:
     """
 
     key: Hashable = "anthropic messages"
+    separator: Final = b""
 
     def __init__(self, *, cache: Mapping[str, object] | None = None) -> None:
         self._cache = cache
@@ -52,7 +53,7 @@ class MessagesCodec:
         head = dump_json(known)
         parts, is_answer = history_parts(request.messages, self)
         if parts and not is_answer and self._cache is not None:
-            parts = [*parts[:-1], self._marked(parts[-1])]
+            parts[-1] = self._marked(parts[-1])
         return b"".join(
             (
                 head[:-1],

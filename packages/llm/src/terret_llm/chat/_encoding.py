@@ -22,6 +22,8 @@ class ChatCodec:
     kept with the message.
     """
 
+    separator: Final = b","
+
     def __init__(self, dialect: ChatDialect | None = None) -> None:
         self._dialect = dialect = dialect or ChatDialect()
         self.key: Hashable = (
@@ -45,16 +47,13 @@ class ChatCodec:
         parts, _ = history_parts(request.messages, self)
         if request.system:
             system = {"role": self._dialect.system_role, "content": request.system}
-            parts = [dump_json(system), *parts]
-        return b"".join(
-            (
-                head[:-1],
-                b',"tools":[' + tools + b"]" if tools else b"",
-                b',"messages":[',
-                b",".join(parts),
-                b"]}",
-            )
-        )
+            parts.insert(0, dump_json(system))
+        begin = head[:-1] + (b',"tools":[' + tools + b"]" if tools else b"") + b',"messages":['
+        if not parts:
+            return begin + b"]}"
+        parts[0] = begin + parts[0]
+        parts[-1] += b"]}"
+        return self.separator.join(parts)  # the one copy of a long conversation
 
     def encode_tool(self, tool: ToolSchema) -> bytes:
         """One entry of `tools`."""

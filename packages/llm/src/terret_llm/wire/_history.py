@@ -6,11 +6,18 @@ from terret_llm._blocks import Block, ToolResultBlock
 from terret_llm._folds import folded
 from terret_llm._messages import Message, MessageCodec, Role, create_tool_result_message
 
+_SEALED = 32
+"""So many parts become one: joining is a matter of bytes then, and not of messages."""
 NO_RESULT = "The call was interrupted. Whether it had an effect is not known."
 
 
 class HistoryCodec(MessageCodec, Protocol):
     """A codec that joins the messages of a conversation."""
+
+    @property
+    def separator(self) -> bytes:
+        """What stands between two parts."""
+        ...
 
     def append(self, parts: list[bytes], wire: bytes, role: Role, before: Role | None) -> None:
         """Add an encoded message that follows one of role `before` to what will be joined."""
@@ -18,7 +25,9 @@ class HistoryCodec(MessageCodec, Protocol):
 
 
 def history_parts(messages: Sequence[Message], codec: HistoryCodec) -> tuple[list[bytes], bool]:
-    """The conversation on a wire, in parts to be joined, and whether it ends with an answer.
+    """The conversation on a wire, and whether it ends with an answer.
+
+    It comes in parts, in a list of its own, to be joined with the codec's separator.
 
     Providers refuse a conversation in which a call has no result, or a result no call. A call
     that was never answered gets an error result, and a result without its call is left out. What
@@ -33,6 +42,7 @@ class _History:
 
     def __init__(self, codec: HistoryCodec) -> None:
         self._codec = codec
+        self._sealed: list[bytes] = []
         self._parts: list[bytes] = []
         self._role: Role | None = None
         self._open: Counter[str] = Counter()
@@ -49,11 +59,11 @@ class _History:
 
     def closed(self) -> tuple[list[bytes], bool]:
         if not self._open:
-            return self._parts, self._role == "assistant"
+            return [*self._sealed, *self._parts], self._role == "assistant"
         copy = _History(self._codec)
         copy._parts, copy._role, copy._open = self._parts.copy(), self._role, self._open.copy()
         copy._close()
-        return copy._parts, False
+        return [*self._sealed, *copy._sealed, *copy._parts], False
 
     def _put_results(self, message: Message) -> None:
         content = tuple(filter(self._is_asked_for, message.content))
@@ -80,6 +90,9 @@ class _History:
         if wire:
             self._codec.append(self._parts, wire, message.role, self._role)
             self._role = message.role
+            if len(self._parts) > 2 * _SEALED:
+                self._sealed.append(self._codec.separator.join(self._parts[:_SEALED]))
+                del self._parts[:_SEALED]
 
 
 def _split(message: Message) -> tuple[Message | None, Message | None]:
