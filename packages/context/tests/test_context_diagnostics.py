@@ -31,7 +31,8 @@ class Loud(Service, key="loud"):
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
-    return [(record.getMessage(), record.__dict__["terret"]) for record in caplog.records]
+    rows = [dict(record.__dict__["terret"]) for record in caplog.records]
+    return [(row.pop("event"), row) for row in rows]
 
 
 async def test_loggers_are_bound_to_plugin_and_entry(
