@@ -18,6 +18,7 @@ from terret_plugin_budget import Budget
 from terret_plugin_loop_events import LoopEvents, Projection, check, validate
 from terret_plugin_permissions import Permissions
 from terret_plugin_questions import QuestionAnswer, QuestionItem, Questions
+from terret_plugin_step_limit import step_limit
 from terret_plugin_tool_decisions import tool_decisions
 from terret_sessions import EVENT, Session, SessionEvent, ToolResult, repair_closers
 from terret_testing import (
@@ -265,7 +266,7 @@ def test_every_call_that_reached_policy_has_one_decision(plan: Plan) -> None:
 @settings(max_examples=15, deadline=None)
 @given(plan=plans)
 def test_a_crash_anywhere_adds_an_error_and_nothing_else(plan: Plan) -> None:
-    """E-081, E-496: The reloaded projection is the old prefix plus `error`."""
+    """E-081: The reloaded projection is the old prefix plus `error`."""
     log, _, _ = anyio.run(run, plan)
     for length in range(1, len(log)):
         before, closers = folded(log[:length]), repair_closers(log[:length])
@@ -273,12 +274,41 @@ def test_a_crash_anywhere_adds_an_error_and_nothing_else(plan: Plan) -> None:
         assert folded([*log[:length], *closers]) == [*before, *added]
 
 
+async def limited(calls: int) -> list[Any]:
+    """A turn of a model that calls a tool that often, with a limit of three model calls."""
+    left = deque(["good"] * calls)
+
+    def answer(request: GenerateOptions) -> Part | Reply:
+        return raw_call(left.popleft(), ARGUMENTS["good"]) if left else say("Done.")
+
+    mounts: list[Any] = [tool_decisions, Budget, (step_limit, {"maxSteps": 3})]
+    async with running_harness(plugins=mounts, model=ScriptedModel(*[answer] * 9)) as h:
+        add_tools(h)
+        h.agent.send("go")
+        await h.agent.when_idle()
+        events = folded(list(h.events))
+        checks = [event for event in events if event["type"] == "budget:check"]
+        assert len(checks) == len(h.requests)
+        check(events, agent="test")
+        return events
+
+
+async def test_a_limit_ends_the_turn_in_place_of_the_next_call() -> None:
+    """E-020, E-025, E-026: A turn that is done exactly at the limit is done."""
+    stopped, done = await limited(9), await limited(2)
+    assert lines(stopped)[-2:] == [
+        "loop:max_turns 3",
+        "done Stopped after 3 model calls, the limit of a turn. max_turns",
+    ]
+    assert lines(done)[-2:] == ["loop:done Done.", "done Done."]
+
+
 def narrowed(events: list[Any], wanted: Callable[[str], bool]) -> list[str]:
     return [each for each in lines(events) if wanted(each)]
 
 
 def test_a_person_below_and_a_person_here() -> None:
-    """E-063, E-064, E-067, E-444: In full, so that the properties have something to stand on."""
+    """E-063, E-064, E-067: In full, so that the properties have something to stand on."""
     plan = Plan([["helper", "ask", "good"]], ["yes", "no"])
     log, _, stage = anyio.run(run, plan)
     first, second = turns(folded(log))

@@ -226,7 +226,7 @@ async def test_a_decision_from_outside_is_durable_before_the_body_starts() -> No
 
 
 async def test_a_cancel_closes_the_item() -> None:
-    """E-336, E-185: Its call never starts."""
+    """E-336: Its call never starts."""
     async with desk() as d:
         d.approvals.await_decisions()
         d.h.agent.send("go")
@@ -369,7 +369,7 @@ async def test_a_call_inside_a_body_is_asked_about_with_its_origin() -> None:
 
 
 async def test_an_item_of_an_agent_below_is_decided_in_the_root() -> None:
-    """E-098, E-444: Both logs have it; one list."""
+    """E-098: Both logs have it; one list."""
     async with desk() as d:
         d.approvals.await_decisions()
         created = await d.h.agent.ctx[Agents].create(session_id="kid")
@@ -403,7 +403,7 @@ async def test_a_failed_flush_keeps_the_call_from_running() -> None:
 
 
 async def test_an_approver_of_one_agent_hears_of_that_agent_only() -> None:
-    """E-442: Approvers belong to a scope."""
+    """Approvers belong to a scope."""
     async with desk() as d:
         created = await d.h.ctx[Agents].create(session_id="other")
         own = created.agent.ctx.get(Approvals)
@@ -416,7 +416,7 @@ async def test_an_approver_of_one_agent_hears_of_that_agent_only() -> None:
 
 
 async def test_it_is_mounted_by_its_name(tmp_path: Path) -> None:
-    """E-547: Removing it turns an ask into a denial, which tools say themselves."""
+    """Removing it turns an ask into a denial, which tools say themselves."""
     path = tmp_path / "harness.yml"
     spine = "plugins:\n  sessions: {}\n  system-prompt: {}\n  agents: {}\n  tools: {}\n"
     path.write_text(spine + "  approval: {timeoutSeconds: 5}\n")

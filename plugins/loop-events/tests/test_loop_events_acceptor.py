@@ -82,7 +82,7 @@ def test_what_the_fold_gives_is_accepted(scenario: Callable[[Log], Log]) -> None
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.__name__)
 def test_every_beginning_of_a_turn_is_accepted(scenario: Callable[[Log], Log]) -> None:
-    """E-131: The events so far are a prefix, and no turn before its end."""
+    """The events so far are a prefix, and no turn before its end."""
     events = trace(scenario)
     for length in range(len(events)):
         check(events[:length], agent="shop", complete=False)

@@ -338,7 +338,7 @@ def test_a_skill_call_that_loads_nothing_is_an_ordinary_call(
 
 
 def test_a_skill_call_that_was_asked_about_is_an_ordinary_call(log: Log) -> None:
-    """E-043, E-435: A pending approval needs its decision."""
+    """E-043: A pending approval needs its decision."""
     log.step("hi").say("", "a:Skill").ask("p", "a", "Skill").answer("p").decide("a", "Skill")
     log.write("skill/loaded", turn=1, step=1, skill="deploy", callId="a", trigger="model")
     log.result("a", "# Deploy").stop().step().say("ok").end()
@@ -347,7 +347,7 @@ def test_a_skill_call_that_was_asked_about_is_an_ordinary_call(log: Log) -> None
 
 
 def test_a_skill_that_a_person_loaded_is_not_told(log: Log) -> None:
-    """E-431: It belongs to no call."""
+    """It belongs to no call."""
     log.write("skill/loaded", turn=1, step=1, skill="deploy", trigger="user")
     assert log.lines == ["session s"]
 
@@ -380,7 +380,7 @@ def test_a_tool_that_concludes_the_turn_gives_the_last_text_or_none(log: Log) ->
 
 
 def test_an_answer_that_was_cut_off_is_joined_with_its_continuation(log: Log) -> None:
-    """E-414: Parts are held until the text is whole."""
+    """Parts are held until the text is whole."""
     log.step("hi").say("One, ").stop().queue("go on", "recovery").step().say("two, ").stop()
     log.queue("go on", "recovery").step().say("three.").end(MaxTokens())
     assert accepted(log)[-1] == "done One, two, three."
@@ -388,7 +388,7 @@ def test_an_answer_that_was_cut_off_is_joined_with_its_continuation(log: Log) ->
 
 
 def test_a_continuation_that_calls_tools_tells_the_joined_text(log: Log) -> None:
-    """E-029, E-414: The parts go with the text beside the calls."""
+    """E-029: The parts go with the text beside the calls."""
     log.step("hi").say("One, ").stop().queue("go on", "recovery").step().say("two.", "a:t")
     log.decide("a", "t").result("a").stop().step().say("ok").end()
     assert accepted(log)[3] == "assistant:text One, two."
@@ -466,7 +466,7 @@ def test_a_compaction_before_a_call_follows_its_check(log: Log) -> None:
 
 
 def test_a_compaction_after_a_rejection_comes_within_the_call(log: Log) -> None:
-    """E-024, E-410: Without a second check."""
+    """E-024: Without a second check."""
     conversation(log)
     first = log.session.surface.seqs[0]
     log.step("hi").compact(first, log.session.surface.seqs[1], turn=2).say("ok").end()
@@ -474,7 +474,7 @@ def test_a_compaction_after_a_rejection_comes_within_the_call(log: Log) -> None:
 
 
 def test_other_compactions_are_not_told(log: Log) -> None:
-    """E-088, E-399: Manual, failed, and a prune; their replacements count all the same."""
+    """E-088: Manual, failed, and a prune; their replacements count all the same."""
     conversation(log).compact(0, 1, turn=2, error={"code": "X"}).end()
     seqs = log.session.surface.seqs
     log.compact(seqs[0], seqs[1], turn=None).write("compaction/prune", turn=2)

@@ -66,7 +66,7 @@ async def test_what_is_streamed_live_is_what_the_log_gives() -> None:
 
 
 async def test_a_stream_goes_on_behind_any_cursor() -> None:
-    """E-083, E-116: The concatenation of two parts is the whole."""
+    """E-083: The concatenation of two parts is the whole."""
     async with watched() as (h, _):
         await h.send("1 + 2?")
         whole = stored(h)
@@ -77,7 +77,7 @@ async def test_a_stream_goes_on_behind_any_cursor() -> None:
 
 
 async def test_a_cursor_without_outputs_is_a_place_too() -> None:
-    """E-122: Outputs behind an event that gives none are those of later ones."""
+    """Outputs behind an event that gives none are those of later ones."""
     async with watched() as (h, _):
         await h.send("1 + 2?")
         seq = next(event.seq for event in h.events if event.type == "user/message")
@@ -89,7 +89,7 @@ async def test_a_cursor_without_outputs_is_a_place_too() -> None:
     "text", ["", "1", "x.y", "1.-1", "01.0", "1.0.0", "9.0", "1e3.0", "\uff11.0"]
 )
 def test_what_is_no_cursor_is_refused(text: str) -> None:
-    """E-122: Malformed, or behind the end of the log."""
+    """Malformed, or behind the end of the log."""
     with pytest.raises(BadCursorError):
         Cursor.parse(text, length=9)
     assert Cursor.parse("8.1", length=9) == (8, 1)
@@ -97,7 +97,7 @@ def test_what_is_no_cursor_is_refused(text: str) -> None:
 
 
 async def test_without_cursor_a_stream_begins_with_the_open_turn_or_the_next_one() -> None:
-    """E-118: At the live tail if nothing runs."""
+    """At the live tail if nothing runs."""
     async with watched() as (h, _):
         await h.send("1 + 2?")
         idle = opened(h)
@@ -113,7 +113,7 @@ async def test_without_cursor_a_stream_begins_with_the_open_turn_or_the_next_one
 
 
 async def test_many_readers_get_the_same_objects() -> None:
-    """E-125: Folded and encoded once."""
+    """Folded and encoded once."""
     async with watched() as (h, _):
         streams = [opened(h, START) for _ in range(10)]
         for stream in streams:
@@ -126,7 +126,7 @@ async def test_many_readers_get_the_same_objects() -> None:
 
 
 async def test_a_reader_that_lags_is_cut_and_the_others_are_not() -> None:
-    """E-124: The turn does not wait; the reader goes on with its cursor."""
+    """The turn does not wait; the reader goes on with its cursor."""
     async with watched() as (h, service):
         slow = service.open(h.session, session_id="s", agent="a", max_bytes=300)
         fast = opened(h)
@@ -141,7 +141,7 @@ async def test_a_reader_that_lags_is_cut_and_the_others_are_not() -> None:
 
 
 async def test_a_reader_that_keeps_up_is_not_cut() -> None:
-    """E-124: What waits counts, not what went through."""
+    """What waits counts, not what went through."""
     async with watched() as (h, service):
         stream = service.open(h.session, session_id="s", agent="a", max_bytes=700)
         taken: list[Output] = []
@@ -164,7 +164,7 @@ async def test_a_reader_that_keeps_up_is_not_cut() -> None:
 
 @pytest.mark.parametrize("ends", ["session", "plugin", "reader"])
 async def test_a_stream_ends_with_its_session_its_plugin_or_its_reader(ends: str) -> None:
-    """E-120: What waits in it is still read."""
+    """What waits in it is still read."""
     async with watched() as (h, service):
         created = await h.ctx[Agents].create(session_id="other")
         log = Log(created.agent.session)
@@ -182,7 +182,7 @@ async def test_a_stream_ends_with_its_session_its_plugin_or_its_reader(ends: str
 
 
 async def test_a_stream_of_a_session_that_ended_gives_what_is_stored() -> None:
-    """E-120: Nobody waits for what cannot come."""
+    """Nobody waits for what cannot come."""
     async with watched() as (h, service):
         created = await h.ctx[Agents].create(session_id="other")
         log = Log(created.agent.session).start()
@@ -192,7 +192,7 @@ async def test_a_stream_of_a_session_that_ended_gives_what_is_stored() -> None:
 
 
 async def test_the_log_itself_is_a_protocol() -> None:
-    """E-121: Every event with contiguous places, chunks included."""
+    """Every event with contiguous places, chunks included."""
     async with watched() as (h, service):
         stream = service.open(h.session, session_id="s", agent="a", protocol="log")
         await h.send("1 + 2?")

@@ -146,7 +146,7 @@ def test_a_turn_keeps_grammar_and_schema_whatever_happens(plan: Plan, backend: s
 @settings(max_examples=15, deadline=None)
 @given(plan=plans)
 def test_a_crash_anywhere_leaves_what_was_sent_and_an_error(plan: Plan) -> None:
-    """E-081, E-496: The reloaded projection is the old prefix plus `error`."""
+    """E-081: The reloaded projection is the old prefix plus `error`."""
     log, _ = anyio.run(run, plan)
     whole = project(Session("s", seed=log))
     for length in range(1, len(log)):
@@ -190,7 +190,7 @@ def test_the_fold_keeps_nothing_of_finished_turns() -> None:
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_turn_reads_as_expected(backend: str) -> None:
-    """E-035, E-054: One turn in full, so that a failing property has something to compare with."""
+    """E-054: One turn in full, so that a failing property has something to compare with."""
     log, _ = anyio.run(run, Plan([(["good", "denied", "slow"], "Both.")]), backend=backend)
     turn = lines(project(Session("s", seed=log)))
     assert turn[: turn.index("done Done.") + 1] == [

@@ -68,7 +68,7 @@ async def test_a_fault_names_file_line_and_column(tmp_path: Path, text: str, fau
 
 
 async def test_values_come_from_the_environment(tmp_path: Path) -> None:
-    """E-272: As in harness.yml."""
+    """As in harness.yml."""
     text = 'rules:\n  - {scope: "${env:TENANT}/*", tool: x, decision: allow}\n'
     async with harness(tmp_path) as root:
         source = await root[Permissions].read(write(tmp_path, text))
@@ -76,7 +76,7 @@ async def test_values_come_from_the_environment(tmp_path: Path) -> None:
 
 
 async def test_a_missing_file_denies_and_a_required_one_is_a_fault(tmp_path: Path) -> None:
-    """E-289, E-310: Fail-closed."""
+    """E-310: Fail-closed."""
     async with harness(tmp_path) as root:
         source = await root[Permissions].read(tmp_path / "permissions.yml")
         assert (source.rules.default, source.error) == ("deny", None)
@@ -149,7 +149,7 @@ async def test_bad_settings_stop_the_start(tmp_path: Path, settings: str, fault:
 
 
 async def test_the_folder_of_the_audit_begins_at_the_harness(tmp_path: Path) -> None:
-    """E-319, E-270: Wherever the program was started."""
+    """E-319: Wherever the program was started."""
     model = script(call("x"), say("ok"))
     async with harness(tmp_path) as root, bound(root, tmp_path, model):
         (agent,) = root[Agents].list()

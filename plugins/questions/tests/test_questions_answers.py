@@ -145,7 +145,7 @@ async def test_a_question_times_out() -> None:
 
 
 async def test_a_cancel_withdraws_the_question() -> None:
-    """E-373, E-185: Nobody can answer it any more."""
+    """E-373: Nobody can answer it any more."""
     async with booth() as b:
         b.questions.await_answers()
         b.h.agent.send("go")
@@ -218,7 +218,7 @@ async def test_what_a_crash_left_open_is_cancelled() -> None:
 
 
 async def test_it_is_mounted_by_its_name(tmp_path: Path) -> None:
-    """E-547: The tool goes with it."""
+    """The tool goes with it."""
     path = tmp_path / "harness.yml"
     spine = "plugins:\n  sessions: {}\n  system-prompt: {}\n  agents: {}\n  tools: {}\n"
     path.write_text(spine + "  questions: {timeoutSeconds: 5}\n")

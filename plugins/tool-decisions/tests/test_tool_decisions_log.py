@@ -182,7 +182,7 @@ async def test_records_are_ignorable_and_no_model_sees_them() -> None:
 
 
 async def test_it_is_mounted_by_its_name(tmp_path: Path) -> None:
-    """E-547: As any entry, and removed like one."""
+    """As any entry, and removed like one."""
     path = tmp_path / "harness.yml"
     path.write_text("plugins: {system-prompt: {}, tools: {}, tool-decisions: {}}\n")
     async with open_harness(path, env={}) as root:

@@ -7,7 +7,11 @@ from pydantic import Field, model_validator
 
 from terret_context import Config
 
-Op: TypeAlias = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "exists"]
+from ._commands import all_commands, any_command
+
+Op: TypeAlias = Literal[
+    "eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "exists", "allCommands", "anyCommand"
+]  # fmt: skip
 
 
 class Comparison(Config):
@@ -22,8 +26,9 @@ class Comparison(Config):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.op == "in" and not isinstance(self.value, list | tuple):
-            raise ValueError("the value of `in` is a list")
+        listed = ("in", "allCommands", "anyCommand")
+        if self.op in listed and not isinstance(self.value, list | tuple):
+            raise ValueError(f"the value of `{self.op}` is a list")
         if self.op == "exists" and not isinstance(self.value, bool):
             raise ValueError("the value of `exists` is true or false")
         return self
@@ -99,4 +104,6 @@ _OPS: Final[dict[str, Callable[[object, object], bool]]] = {
     "lte": _ordered(lambda left, right: left <= right),
     "in": _among,
     "contains": _contains,
+    "allCommands": all_commands,
+    "anyCommand": any_command,
 }
