@@ -16,7 +16,7 @@ from ._definition import RequestHook
 from ._modules import ImportFaultError, Modules
 from ._place import Place, whole
 
-Sourced: TypeAlias = tuple[Path | str, Tool]
+Sourced: TypeAlias = tuple[str, Tool]
 
 
 def own_tools(place: Place, listed: Iterable[str] | None, modules: Modules) -> tuple[Tool, ...]:
@@ -102,7 +102,7 @@ def _tools_in(
     imported = set(_imported_names(file))
     for name, value in vars(module).items():
         if isinstance(value, Tool) and name not in imported:
-            yield file, value
+            yield str(whole(file)), value
 
 
 def _imported_names(file: Path) -> Iterator[str]:
@@ -114,11 +114,12 @@ def _imported_names(file: Path) -> Iterator[str]:
 def _unique(place: Place, found: Iterable[Sourced]) -> Iterator[Tool]:
     seen: dict[str, Sourced] = {}
     for source, each in found:
-        first = seen.setdefault(each.name, (source, each))
-        if first == (source, each):
+        if each.name not in seen:
+            seen[each.name] = source, each
             yield each
-        elif first[1] is not each:
-            message = f'two tools are called "{each.name}": in {first[0]} and in {source}'
+        elif seen[each.name][1] is not each:
+            first = seen[each.name][0]
+            message = f'two tools are called "{each.name}": in {first} and in {source}'
             place.fault("tools", message)
 
 

@@ -49,7 +49,7 @@ class Reader:
         faults: list[Fault] = []
         files = [folder / name for name in FILES if (folder / name).is_file()]
         if len(files) > 1:
-            message = f"there is {files[1]} too: keep one of the two"
+            message = f"there is {whole(files[1])} too: keep one of the two"
             faults.append(Fault(origin=whole(files[0]), message=message))
         if any(folder.resolve() == each.folder.resolve() for each in above):
             message = "the folder leads back to one of the agents above it"
@@ -227,7 +227,9 @@ class _Reading:
             place.fault("toolDescription", "is missing: the model of the agent above reads it")
         for child in children:
             if any(each.name == child.name for each in tools):
-                message = f'the subagent in {child.file} and a tool are both called "{child.name}"'
+                message = (
+                    f'the subagent in {whole(child.file)} and a tool are both called "{child.name}"'
+                )
                 place.fault("tools", message)
 
 
@@ -251,7 +253,7 @@ def _without_doubles(found: Iterable[Found]) -> tuple[Found, ...]:
 def _only(same: list[Found]) -> Found:
     if len(same) == 1:
         return same[0]
-    files = " and in ".join(str(each.file) for each in same)
+    files = " and in ".join(str(whole(each.file)) for each in same)
     message = f'the name "{same[0].name}" is given twice, in {files}'
     fault = Fault(origin=whole(same[1].file), path="name", message=message)
     faults = (*(fault for each in same for fault in each.faults), fault)

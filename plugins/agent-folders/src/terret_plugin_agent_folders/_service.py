@@ -179,7 +179,7 @@ class AgentFolders(
         async def start(session_id: str | None) -> Agent:
             return await self.open(name, session_id)
 
-        return self.ctx[Agents].offer(name, start, place=str(found.file))
+        return self.ctx[Agents].offer(name, start, place=str(whole(found.file)))
 
     def _report(self, found: Found) -> None:
         for fault in found.faults:
