@@ -14,8 +14,8 @@ from terret_llm import Llm
 from terret_loader import open_harness
 from terret_plugin_approval import ApprovalDecision, ApprovalItem, Approvals
 from terret_sessions import Sessions
-from terret_testing import SCRIPTED, ScriptedModel, call, say, script
-from terret_tools import PRE_EXECUTE, Ask, Decision, ToolExec, Tools, tool
+from terret_testing import SCRIPTED, Part, ScriptedModel, call, say, script
+from terret_tools import PRE_EXECUTE, Allow, Ask, Decision, ToolExec, ToolRun, Tools, tool
 
 HARNESS = """\
 plugins:
@@ -43,10 +43,21 @@ async def process(path: Path, model: ScriptedModel) -> AsyncIterator[Container]:
             return "bought"
 
         def policy(exec: ToolExec, call_next: Next[Decision]) -> Decision:
-            return Ask("costly")
+            return Ask("costly") if exec.name == "buy" else Allow()
+
+        @tool
+        async def helper(run: ToolRun) -> str:
+            """Let an agent below work."""
+            assert run.agent is not None
+            agents = run.agent.ctx[Agents]
+            async with await agents.create(session_id="kid", agent_options=SCRIPTED) as created:
+                created.agent.send("work")
+                await created.agent.when_idle()
+            return "helped"
 
         root[Llm].register_adapter(["scripted"], model)
         root[Tools].register(buy)
+        root[Tools].register(helper)
         root.on(PRE_EXECUTE, policy)
         root[Approvals].await_decisions()
         yield root
@@ -59,15 +70,16 @@ async def asked(root: Container) -> ApprovalItem:
     return root[Approvals].items()[0]
 
 
-async def killed(path: Path) -> str:
+async def killed(path: Path, *first: Part) -> str:
     """Leaves the stored log of a process that was killed while it asked; returns the item."""
     live = path / "live"
     live.mkdir()
-    async with process(live, script(call("buy"))) as root:
+    async with process(live, script(*first, call("buy"))) as root:
         handle = await root[Agents].create(session_id="s", agent_options=SCRIPTED)
         handle.agent.send("go")
         item = await asked(root)
-        await root[Sessions].flush(handle.agent.session)
+        for session in root[Sessions].list():
+            await root[Sessions].flush(session)
         for file in (live / ".terret").rglob("*"):
             if file.is_file() and file.name != "lock":
                 copy = path / file.relative_to(live)
@@ -110,6 +122,25 @@ async def test_a_decision_for_an_old_item_hears_that_it_was_cancelled(
         with pytest.raises(InquiryClosedError) as error:
             await root[Approvals].decide(old, YES)
         assert error.value.outcome == "cancelled"
+
+
+async def test_an_item_below_another_agent_is_closed_in_both_logs(tmp_path: Path) -> None:
+    """E-574: The parent's call may have done something: its outcome is unknown."""
+    old = await killed(tmp_path, call("helper"))
+    async with process(tmp_path, script()) as root:
+        logs = {}
+        for id in ("s", "kid"):
+            handle = await root[Agents].resume(resume_session_id=id, agent_options=SCRIPTED)
+            logs[id] = handle.agent.session.events
+        for events in logs.values():
+            ends = [each.data for each in events if each.type == "approval/decided"]
+            assert ends == [{"id": old, "outcome": "cancelled"}]
+        codes = {
+            id: [each.data.get("error") for each in events if each.type == "tool/result"]
+            for id, events in logs.items()
+        }
+        unknown = {"name": "Interrupted", "code": "TOOL_OUTCOME_UNKNOWN"}
+        assert codes == {"s": [unknown], "kid": [unknown | {"code": "TOOL_NOT_STARTED"}]}
 
 
 async def test_an_answer_that_was_recorded_is_never_reported_as_not_run(tmp_path: Path) -> None:

@@ -320,6 +320,17 @@ async def test_what_a_tool_calls_in_its_body_is_gated_too(tmp_path: Path) -> Non
         assert (await f.h.ctx[Tools].execute(free)).text == "bought 1"
 
 
+async def test_a_denial_outside_of_a_turn_stops_nothing(tmp_path: Path) -> None:
+    """E-064: There is no turn that could stop."""
+    desk = Desk("rejected", "allowed-once")
+    async with floor(tmp_path, desk=desk, rules=rules({"decision": "ask"})) as f:
+        outcomes = []
+        for number in range(2):
+            exec = ToolExec(call_id=f"c{number}", name="buy", agent=f.h.agent)
+            outcomes.append((await f.h.ctx[Tools].execute(exec)).is_error)
+        assert outcomes == [True, False]
+
+
 @pytest.mark.parametrize("form", ["digest", "full", "none"])
 async def test_every_decision_is_one_line_of_the_audit(tmp_path: Path, form: str) -> None:
     """E-319, E-324: Arguments as a digest by default."""

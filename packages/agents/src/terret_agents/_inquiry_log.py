@@ -63,10 +63,13 @@ class InquiryLog:
         asked: list[str] = []
         ended = set()
         for event in _last_turn(events):
+            id = event.data.get("id") if event.type in (self.asked, self.ended) else None
+            if not isinstance(id, str):
+                continue  # nothing of this kind, or a row that names no item
             if event.type == self.ended:
-                ended.add(event.data["id"])
-            elif event.type == self.asked:
-                asked.append(str(event.data["id"]))
+                ended.add(id)
+            else:
+                asked.append(id)
         return tuple(id for id in reversed(asked) if id not in ended)
 
     async def closed(self, ctx: Context, id: str) -> tuple[str, datetime]:
@@ -89,9 +92,9 @@ class InquiryLog:
 
     def _end(self, events: Sequence[SessionEvent], id: str) -> tuple[str, datetime] | None:
         for event in reversed(events):
-            if event.type == self.ended and event.data["id"] == id:
-                return str(event.data["outcome"]), _moment(event)
-            if event.type == self.asked and event.data["id"] == id:
+            if event.type == self.ended and event.data.get("id") == id:
+                return str(event.data.get("outcome")), _moment(event)
+            if event.type == self.asked and event.data.get("id") == id:
                 return "cancelled", _moment(events[-1])
         return None
 

@@ -1,6 +1,7 @@
 """Calls that somebody allowed for the rest of a session; the log alone knows them."""
 
 import json
+from collections.abc import Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -20,7 +21,7 @@ class _Fold:
 
     def __init__(self, session: Session) -> None:
         self.position = session.header.seed_length or 0
-        self.asked: dict[object, tuple[str, object]] = {}
+        self.asked: dict[str, tuple[str, object]] = {}
         self.allowed: dict[tuple[str, str], Remembered] = {}
 
 
@@ -44,14 +45,21 @@ def _advance(fold: _Fold, session: Session) -> None:
     for event in events[fold.position :]:
         if event.type == "approval/asked" and "origin" not in event.data:
             tool, args = str(event.data.get("toolName")), event.data.get("args")
-            fold.asked[event.data["id"]] = (tool, args)
-        elif event.type == "approval/decided" and event.data["id"] in fold.asked:
-            tool, args = fold.asked.pop(event.data["id"])
-            if event.data.get("remember") is True and event.data["outcome"] == "allowed-once":
-                key = (tool, _canonical(event.data.get("args", args)))
-                by = event.data.get("by")
-                fold.allowed[key] = Remembered(str(event.data["id"]), str(by) if by else None)
+            fold.asked[str(event.data.get("id"))] = (tool, args)
+        elif event.type == "approval/decided":
+            _remember(fold, event.data)
     fold.position = len(events)
+
+
+def _remember(fold: _Fold, data: Mapping[str, object]) -> None:
+    id = str(data.get("id"))
+    asked = fold.asked.pop(id, None)
+    if asked is None or data.get("remember") is not True or data.get("outcome") != "allowed-once":
+        return
+    tool, args = asked
+    by = data.get("by")
+    key = (tool, _canonical(data.get("args", args)))
+    fold.allowed[key] = Remembered(id, str(by) if by else None)
 
 
 def _canonical(arguments: object) -> str:

@@ -152,7 +152,9 @@ class Permissions(Service, key="permissions", config=PermissionsConfig, inject=(
         return await call_next()
 
     def _turn(self, agent: Agent) -> _Turn:
-        number = agent.session.open_turn or 0
+        number = agent.session.open_turn
+        if number is None:  # code that calls a tool for an agent that does not work
+            return _Turn(0, *self._in_force(agent))
         turn = self._turns.get(agent)
         if turn is None or turn.number != number:
             turn = self._turns[agent] = _Turn(number, *self._in_force(agent))
