@@ -1,4 +1,4 @@
-"""Compare the generated pages of docs/reference with the code, or --write them."""
+"""Compare the generated pages of docs/reference and docs/plugins with the code, or --write them."""
 
 import argparse
 import dataclasses
@@ -9,8 +9,10 @@ import re
 import sys
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
+from plugin_pages import plugin_pages
 from terret_context import Event, event_catalog
 from workspace import ROOT, members
 
@@ -79,20 +81,27 @@ def spelled(annotation: object) -> str:
     return re.sub(r"\b(?:\w+\.)+(?=\w)", "", text).replace("NoneType", "None")
 
 
+def pages() -> dict[Path, str]:
+    """Return the text that each generated page should have."""
+    return {EVENTS_PAGE: events_page(), **plugin_pages()}
+
+
 def main() -> int:
     """Compare, or write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    page, text = EVENTS_PAGE, events_page()
-    if options.write:
-        page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(text, "utf-8")
-    old = page.read_text("utf-8") if page.exists() else ""
-    sys.stdout.writelines(
-        difflib.unified_diff(old.splitlines(True), text.splitlines(True), str(page))
-    )
-    return int(old != text)
+    differs = 0
+    for page, text in pages().items():
+        old = page.read_text("utf-8") if page.exists() else ""
+        if options.write:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text(text, "utf-8")
+        old_lines, lines = old.splitlines(True), text.splitlines(True)
+        name = str(page.relative_to(ROOT))
+        sys.stdout.writelines(difflib.unified_diff(old_lines, lines, name, name))
+        differs |= old != text
+    return int(differs)
 
 
 if __name__ == "__main__":

@@ -130,12 +130,12 @@ class Project:
         """The command line of the program."""
         return [sys.executable, "-m", "terret", *words]
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
         """Starts the program, to be waited for by the test."""
         return subprocess.Popen(
             self.command(*words),
             cwd=self.folder,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -107,7 +107,7 @@ def _plugin(
     name = ref["$ref"].rpartition("/")[2] if ref else ""
     config = defs.get(name, {})
     own = [key for key in config.get("properties", {}) if key not in ENTRY_KEYS]
-    about = inspect.getdoc(plugin.config or plugin.body)
+    about = inspect.cleandoc((plugin.config or plugin.body).__doc__ or "")
     return {
         "type": ["object", "null"],
         **({"description": _flowing(about)} if about else {}),

@@ -157,15 +157,18 @@ def _moved(node: Node, text: str, annotation: Annotation) -> str:
 
 
 def _defaults(value: BaseModel, node: Node, path: str) -> Iterator[Setting]:
+    """Gives the settings of a model that a node leaves out."""
     shown = value.model_dump(mode="json", by_alias=True, fallback=repr)
     for name, field in type(value).model_fields.items():
         inner, outside = getattr(value, name), field.alias or name
         item = node.items.get(canonical(outside))
-        if item is None:
-            text = json.dumps(shown[outside], ensure_ascii=False)
+        if isinstance(inner, BaseModel) and (item is None or item.items):
+            yield from _defaults(inner, item or node.holding({}), child_path(path, outside))
+        elif item is None:
+            default = shown[outside]
+            ordered = sorted(default) if isinstance(inner, set | frozenset) else default
+            text = json.dumps(ordered, ensure_ascii=False)
             yield Setting(path=child_path(path, outside), text=text, origin="default")
-        elif isinstance(inner, BaseModel) and item.items:
-            yield from _defaults(inner, item, child_path(path, outside))
 
 
 def _state(text: str, env: Mapping[str, str]) -> str:
