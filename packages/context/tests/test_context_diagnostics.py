@@ -127,6 +127,30 @@ async def test_explain_gives_the_reason_for_each_key() -> None:
         gate.set()
 
 
+async def test_explain_says_what_an_unload_waits_for() -> None:
+    """C-297: the consumers, then its own undos."""
+
+    @plugin
+    async def slow(ctx: Context) -> AsyncIterator[None]:
+        ctx.provide(TOOL, 1)
+        yield
+        await anyio.sleep(3)
+
+    @plugin(inject=[TOOL])
+    async def user(ctx: Context) -> AsyncIterator[None]:
+        yield
+        await anyio.sleep(3)
+
+    async with Container() as root:
+        fiber = root.plugin(slow)
+        await root.plugin(user).ready()
+        fiber.retire()
+        await anyio.sleep(1)
+        assert root.explain(fiber).waiting == 'it waits for plugin "user" to come down'
+        await anyio.sleep(3)
+        assert root.explain(fiber).waiting == "it is being undone"
+
+
 async def test_explain_lists_recent_restarts_with_their_cause() -> None:
     """C-297: newest first; a key, `update` or `restart`."""
     async with Container() as root:

@@ -1,6 +1,7 @@
 """Fibers: running instances of plugins, and the views that plugin code holds of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -69,6 +70,8 @@ class Kernel(Host, Protocol):
     def touch_dependents(self, binding: Binding) -> None: ...
     def forget_lookups(self) -> None: ...
     def silence(self, fiber: "Fiber") -> None: ...
+    def announce(self, fiber: "Fiber") -> None: ...
+    def report_failures(self, fiber: "Fiber") -> None: ...
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
@@ -250,8 +253,12 @@ class Fiber:
         try:
             self.retire()
             await self._until(lambda: self.state is DISPOSED)
-        finally:
+        except BaseException:
             self.collectors -= check
+            if check and self.state is DISPOSED:
+                self.kernel.report_failures(self)
+            raise
+        self.collectors -= check
         if check and self.failures:
             raise ExceptionGroup(f"disposing {self}", list(flatten(self.failures)))
 
@@ -268,8 +275,7 @@ class Fiber:
         """
         if not self._is_up:
             refuse_circular_wait(self, "ready")
-        self.observers += 1
-        try:
+        with self._observed():
             if timeout is None:
                 await self._until(self._is_decided)
                 return self._raise_unless_active()
@@ -277,8 +283,6 @@ class Fiber:
                 await self._until(self._is_decided)
                 return self._raise_unless_active()
             why = self.kernel.explain(self)
-        finally:
-            self.observers -= 1
         raise TimeoutError(f"{self} is not ready after {timeout:g} s: {why}")
 
     async def restart(self) -> None:
@@ -303,10 +307,11 @@ class Fiber:
         if self.plugin is None:
             raise ConfigError("root", [ConfigFault((), "takes no configuration")])
         new, old = self.plugin.validate(config), self.config
-        runs = self.state in (LOADING, ACTIVE) and not self.has_failed
+        runs, run = self.state in (LOADING, ACTIVE) and not self.has_failed, self.target
         applied = runs and (
             new == old or (self.state is ACTIVE and await self._apply_in_place(old, new))
         )
+        applied = applied and self.target is run  # handlers of another load know nothing of it
         self.source, self.config = config, new
         if not applied:
             self._raise_generation("update")
@@ -393,9 +398,17 @@ class Fiber:
     async def _outcome(self) -> None:
         if self.kernel.batching:
             return
+        with self._observed():
+            await self._until(lambda: self.kernel.settled(self))
+            self._raise_unless_active()
+
+    @contextmanager
+    def _observed(self) -> Iterator[None]:
+        """Keeps the error of a load for those who wait; the last who leaves without it says so."""
         self.observers += 1
         try:
-            await self._until(lambda: self.kernel.settled(self))
+            yield
         finally:
             self.observers -= 1
-        self._raise_unless_active()
+            if self.state is FAILED:
+                self.kernel.announce(self)

@@ -1,7 +1,7 @@
 """Why a fiber waits, in words."""
 
 from ._fiber import Fiber
-from ._states import FAILED
+from ._states import FAILED, UNLOADING
 from ._targets import closes_cycle, offered_to
 
 
@@ -40,7 +40,11 @@ def missing(fiber: Fiber) -> tuple[tuple[str, str], ...]:
 
 
 def waits_of(fiber: Fiber) -> str:
-    """Says what a load waits for."""
+    """Says what a load or unload waits for."""
+    if fiber.state is UNLOADING and fiber.awaits is None:
+        bindings = (*fiber.bindings.values(), *fiber.withdrawn)
+        users = dict.fromkeys(str(user) for binding in bindings for user in binding.consumers)
+        return f"it waits for {', '.join(users)} to come down" if users else "it is being undone"
     awaited = fiber.awaits
     if awaited is None:
         return "its body has not returned"

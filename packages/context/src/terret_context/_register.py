@@ -145,11 +145,11 @@ class Register(Keeper):
 
         Only the log is left if the fiber is not FAILED: it was loaded again, or disposed.
         """
-        if fiber.announced or fiber.error is None:
+        failed = fiber.state is FAILED
+        if fiber.announced or fiber.error is None or (failed and fiber.observers):
             return
         fiber.announced = True
-        failed = fiber.state is FAILED
-        if self.fatal_error is not None or (failed and fiber.observers):
+        if self.fatal_error is not None:
             return
         if failed and self.failures is not None:
             self.failures.append(fiber)
@@ -160,8 +160,8 @@ class Register(Keeper):
         """Reports the failures of an unload, or gives them to an unload that it is part of."""
         if not fiber.failures or fiber.collectors or fiber is self.root:
             return
-        unloads = (up for up in fiber.ancestors() if up.retiring or up.state is UNLOADING)
-        around = next(unloads, None)
+        above = (up for up in fiber.ancestors() if up.state is not DISPOSED)
+        around = next((up for up in above if up.retiring or up.state is UNLOADING), None)
         if around is None:
             for error in fiber.failures:
                 self.report(fiber, error, "teardown")

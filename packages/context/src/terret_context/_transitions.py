@@ -155,8 +155,10 @@ def _check_provisions(fiber: Fiber) -> None:
 
 
 def _keep_error(fiber: Fiber, error: Exception) -> None:
-    if not fiber.has_failed:
-        error.add_note(f"while loading {fiber}")
+    error.add_note(f"while loading {fiber}")
+    if fiber.has_failed:  # by one of its tasks
+        fiber.kernel.report(fiber, error, "loading")
+    else:
         fiber.take_error(error, "loading")
 
 

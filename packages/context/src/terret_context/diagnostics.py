@@ -10,7 +10,7 @@ from ._fiber import Fiber
 from ._kernel import Kernel
 from ._reasons import missing, waits_of
 from ._services import Binding
-from ._states import FAILED, LOADING, PENDING
+from ._states import FAILED, LOADING, PENDING, UNLOADING
 from ._targets import offered_to, target_of
 from ._tasks import TaskEffect
 
@@ -23,7 +23,7 @@ class Explanation:
         fiber: The plugin and its entry.
         state: The state it is in, since `seconds`.
         missing: Each required key that it waits for, with the reason.
-        waiting: What its load waits for, or an empty text.
+        waiting: What its load or unload waits for, or an empty text.
         waiters: Who waits for what it provides.
         error: What made it FAILED.
         cycle: The names of a circle of requirements it is part of, the first one repeated.
@@ -69,7 +69,7 @@ def explain(kernel: Kernel, fiber: Fiber) -> Explanation:
         state=fiber.state.value,
         seconds=now - fiber.since,
         missing=missing(fiber),
-        waiting=waits_of(fiber) if fiber.state is LOADING else "",
+        waiting=waits_of(fiber) if fiber.state in (LOADING, UNLOADING) else "",
         waiters=tuple(str(other) for other in kernel.fibers if _waits_for(other, fiber)),
         error=error,
         cycle=tuple(node.name for node in (*cycle, *cycle[:1])),
