@@ -538,3 +538,14 @@ def test_unknown_ignorable_events_change_nothing(log: Log) -> None:
     """E-084, E-011: Chunks, headers, todos and what other plugins write are not told."""
     log.step("hi").write("weather/changed", sun=True).say("ok").write("todo/write", todos=[])
     assert accepted(log.end()) == Log().start().step("hi").say("ok").end().lines
+
+
+def test_rows_that_lack_what_they_should_have_do_not_stop_the_fold(log: Log) -> None:
+    """E-084: Plugins write plain rows; a session can be shown whatever is in them."""
+    log.write("budget/checked").step("hi").say("", "a:t").write("tool/decision")
+    for type in ("approval/asked", "approval/decided", "question/asked", "skill/loaded"):
+        log.write(type)
+    log.write("compaction/start").write("compaction/summary").write("compaction/end")
+    for event in log.events:
+        validate(event)
+    assert log.decide("a", "t").result("a").stop().step().say("ok").end().lines[-1] == "done ok"

@@ -35,12 +35,12 @@ class Asks:
         """Somebody has to decide about a call."""
         data = event.data
         args = data.get("args")
-        tool, reason = str(data["toolName"]), str(data.get("reason") or "")
+        tool, reason = str(data.get("toolName", "")), str(data.get("reason") or "")
         if "origin" in data:
-            self._nested[data["id"]] = (tool, reason)
+            self._nested[data.get("id")] = (tool, reason)
         return {
             "type": "approval:pending",
-            "id": str(data["id"]),
+            "id": str(data.get("id", "")),
             "tool": tool,
             "args": args if isinstance(args, dict) else {},
             "scope": self._scope(data.get("scope")),
@@ -50,11 +50,11 @@ class Asks:
 
     def decision(self, data: Mapping[str, object]) -> ActauthDecision | None:
         """Returns the decision about a call that is none of this session's own requests."""
-        nested = self._nested.pop(data["id"], None)
+        nested = self._nested.pop(data.get("id"), None)
         if nested is None:
             return None
         tool, reason = nested
-        outcome = str(data["outcome"])
+        outcome = str(data.get("outcome", ""))
         said = _SAID.get(outcome, outcome)
         return {
             "type": "actauth:decision",
@@ -68,9 +68,9 @@ class Asks:
         data = event.data
         pending: QuestionPending = {
             "type": "question:pending",
-            "id": str(data["id"]),
-            "question": str(data["question"]),
-            "agent": str(data["agent"]),
+            "id": str(data.get("id", "")),
+            "question": str(data.get("question", "")),
+            "agent": str(data.get("agent", self._agent)),
             "sessionId": self._session_id,
             "requestedAt": moment(event.time),
         }

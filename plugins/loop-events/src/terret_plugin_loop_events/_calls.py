@@ -97,13 +97,13 @@ class Calls:
 
     def decide(self, data: Mapping[str, object]) -> list[LoopEvent]:
         """A call was decided."""
-        call = self._calls.get(str(data["callId"]))
+        call = self._calls.get(str(data.get("callId")))
         if call is None or call.reason is not None:
             return []  # a call that another one made in its body
-        args, reason = data.get("args"), str(data["reason"])
+        args, reason = data.get("args"), str(data.get("reason", ""))
         if isinstance(args, dict):
             call.args = args
-        if data["decision"] == "deny":
+        if data.get("decision") != "allow":
             return call.deny(reason)
         events = call.allow(reason)
         if call.tool != _SKILL or call.asked:
@@ -117,7 +117,7 @@ class Calls:
         if call is None or not call.held:
             return []
         call.held, call.silent = [], True
-        return [{"type": "skill:loaded", "skill": str(data["skill"])}]
+        return [{"type": "skill:loaded", "skill": str(data.get("skill", ""))}]
 
     def finish(self, view: ResultPayload) -> list[LoopEvent]:
         """A call has its result."""

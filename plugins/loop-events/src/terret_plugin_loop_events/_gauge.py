@@ -28,9 +28,7 @@ class Gauge:
     def check(self) -> BudgetCheck:
         """Returns the check of the model call that comes now."""
         measured, self._measured = self._measured, None
-        if measured is not None:
-            return _check(measured)
-        return {
+        return (_check(measured) if measured else None) or {
             "type": "budget:check",
             "action": "ok",
             "usedTokens": self._used,
@@ -39,10 +37,10 @@ class Gauge:
         }
 
 
-def _check(data: Mapping[str, object]) -> BudgetCheck:
-    used, budget, action = data["usedTokens"], data["budgetTokens"], data["action"]
-    assert isinstance(used, int | float)
-    assert isinstance(budget, int | float)
+def _check(data: Mapping[str, object]) -> BudgetCheck | None:
+    used, budget, action = data.get("usedTokens"), data.get("budgetTokens"), data.get("action")
+    if not isinstance(used, int | float) or not isinstance(budget, int | float):
+        return None
     check: BudgetCheck = {
         "type": "budget:check",
         "action": action,  # type: ignore[typeddict-item]  # the log has the same words
@@ -52,7 +50,7 @@ def _check(data: Mapping[str, object]) -> BudgetCheck:
     }
     nudge = data.get("nudge")
     if isinstance(nudge, dict):
-        check["nudge"] = {"role": str(nudge["role"]), "content": str(nudge["content"])}
+        check["nudge"] = {"role": str(nudge.get("role")), "content": str(nudge.get("content"))}
     return check
 
 
