@@ -32,7 +32,7 @@ class Definition:
         tools: Its own tools.
         plugins: Entries to mount for each instance.
         plugin: The plugin that `agent.py` exports.
-        permissions: The file with its rules, there or not, or the rules.
+        permissions: The file with its rules, there or not, or the rules: a node of `agent.yml`.
         skills_dirs: Folders with its own skills, there or not.
         cwd: Working directory of fresh sessions.
         children: What its `subagents` define.
@@ -50,7 +50,7 @@ class Definition:
     tools: tuple[Tool, ...]
     plugins: Node | Mapping[str, Any] | None = field(repr=False)
     plugin: object | None
-    permissions: Path | Mapping[str, Any]
+    permissions: Path | Node | Mapping[str, Any]
     skills_dirs: tuple[Path, ...]
     cwd: Path | None
     children: "tuple[Definition, ...]"

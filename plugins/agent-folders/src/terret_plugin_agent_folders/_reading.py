@@ -201,10 +201,10 @@ class _Reading:
             self._place.fault("tools", "give either config.tools or tools, not both")
         return tuple(exported)
 
-    def _permissions(self, config: AgentConfig) -> Path | Mapping[str, Any]:
+    def _permissions(self, config: AgentConfig) -> Path | Node | Mapping[str, Any]:
         given, place = config.permissions, self._place
         if isinstance(given, Mapping):
-            return given
+            return given if place.node is None else place.node.items["permissions"]
         path = place.path("permissions", given or "permissions.yml")
         if given is not None and not path.is_file():
             place.fault("permissions", "there is no such file")

@@ -17,7 +17,7 @@ from terret_agents import (
     TurnStop,
     clock_of,
 )
-from terret_context import AnonymousLayers, Context, Effect, Next, Service
+from terret_context import AnonymousLayers, Context, Effect, Next, Service, ServiceKey
 from terret_loader import Loader
 from terret_sessions import Denied
 from terret_tools import (
@@ -36,6 +36,7 @@ from terret_tools import Decision as Answer
 
 from ._audit import Audit
 from ._config import PermissionsConfig
+from ._folders import AGENT_FOLDERS, FolderRules
 from ._rules import Decision, Rule, RuleSet, Verdict, evaluate, explain
 from ._scope import Scope
 from ._sources import InlineRules, RuleFile, RuleSource, default_of
@@ -89,6 +90,7 @@ class Permissions(Service, key="permissions", config=PermissionsConfig, inject=(
         ctx.on(PRE_EXECUTE, self._gate)
         ctx.on(DECIDED, self._settle)
         ctx.on(TURN_STOP, self._stop)
+        ctx.inject((AGENT_FOLDERS, Loader), _rules_of_folders)
 
     async def read(self, path: Path, *, required: bool = False) -> RuleSource:
         """Reads a `permissions.yml`, to be followed; raises `HarnessConfigError`.
@@ -233,6 +235,10 @@ class Permissions(Service, key="permissions", config=PermissionsConfig, inject=(
         if turn is None or turn.number != question.turn or not turn.denied:
             return None
         return TurnStop(Denied(tuple(turn.denied)))
+
+
+def _rules_of_folders(ctx: Context) -> None:
+    ctx[AGENT_FOLDERS].add_part(FolderRules(ctx[Loader], ServiceKey("permissions")))
 
 
 async def _answer(
