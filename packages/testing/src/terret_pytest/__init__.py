@@ -22,3 +22,25 @@ def harness() -> Callable[..., AbstractAsyncContextManager[Any]]:
     from terret_testing import running_harness
 
     return running_harness
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers the marker `virtual_time`."""
+    text = (
+        "virtual_time: waiting takes no time: when every task waits, time jumps to the next moment"
+    )
+    config.addinivalue_line("markers", text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs a test marked with `virtual_time` on both backends with a time that jumps.
+
+    `anyio.sleep(3600)` returns at once there, in order with all other waits. `anyio.current_time`
+    shows that time; `time.monotonic` does not.
+    """
+    if metafunc.definition.get_closest_marker("virtual_time") is not None:
+        from terret_testing._virtual_time import backends
+
+        choice = pytest.mark.parametrize("anyio_backend", backends().values(), ids=backends())
+        metafunc.definition.add_marker(choice)

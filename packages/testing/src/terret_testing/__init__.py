@@ -10,6 +10,9 @@ from ._faulty_server import (
 from ._harness import SCRIPTED, Harness, Mount, running_harness
 from ._memory import MemorySessions
 from ._model import ScriptedModel, ScriptExhaustedError, script
+from ._placeholders import PlaceholderError
+from ._recording import ReplayError, read_session
+from ._replay import Broken, Hanging, ReplayModel
 from ._script import Answer, Call, Part, Reply, Say, call, fail, pause, raw_call, reply, say, think
 from ._streams import OpenScopeError, watched
 from ._wire_answers import (
@@ -26,14 +29,19 @@ from ._wire_answers import (
 __all__ = [
     "SCRIPTED",
     "Answer",
+    "Broken",
     "Call",
     "FaultyModelServer",
+    "Hanging",
     "Harness",
     "ManualClock",
     "MemorySessions",
     "Mount",
     "OpenScopeError",
     "Part",
+    "PlaceholderError",
+    "ReplayError",
+    "ReplayModel",
     "Reply",
     "Say",
     "ScriptExhaustedError",
@@ -51,6 +59,7 @@ __all__ = [
     "random_faults",
     "raw_answer",
     "raw_call",
+    "read_session",
     "reply",
     "running_harness",
     "say",

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
 
 import anyio
 
@@ -74,7 +75,12 @@ class ScriptedModel(LlmAdapter):
     async def stream(self, request: GenerateOptions) -> AsyncGenerator[Chunk, None]:
         """Answers one request; raises `ScriptExhaustedError` if nothing is left."""
         self.requests.append(request)
-        reply = self._next(request)
+        async with aclosing(self._play(self._next(request))) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _play(self, reply: Reply) -> AsyncGenerator[Chunk, None]:
+        reply = self.phrase(reply)
         for index, part in enumerate(reply.parts):
             if isinstance(part, Pause):
                 _event(self._reached, part.name).set()
@@ -96,7 +102,7 @@ class ScriptedModel(LlmAdapter):
             self.exhausted = self.exhausted or error
             raise error
         answer = self._answers.popleft()
-        return self.phrase(as_reply(answer(request) if callable(answer) else answer))
+        return as_reply(answer(request) if callable(answer) else answer)
 
     def _chunks(self, index: int, part: Part) -> Iterator[Chunk]:
         if isinstance(part, Call):
