@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from terret_context import Container, Fiber, FiberState, ServiceKey
+from terret_context import Bail, Container, Fiber, FiberState, ServiceKey
 from terret_loader import READY, HarnessConfigError, Loader, check_document, open_harness
 
 Write = Callable[..., Path]
@@ -328,6 +328,34 @@ def test_a_check_runs_no_body(write: Write, capsys: pytest.CaptureFixture[str]) 
     write("plugins: {loud: {use: ./loud.py}}", loud__py=loud)
     assert check_document("harness.yml").faults == ()
     assert capsys.readouterr().out == "imported\n"
+
+
+async def test_a_file_with_a_group_starts_what_is_in_it(write: Write) -> None:
+    """C-098, C-099: but for what a layer above disables."""
+    base = """
+        plugins:
+          group: {plugins: {shell: {use: './parts.py:shell'}, user: {use: './parts.py:user'}}}
+          off: {use: './parts.py:shell'}
+        """
+    write("extends: base.yml\nplugins: {off: {enabled: false}}", base__yml=base, parts__py=PARTS)
+    async with open_harness("harness.yml") as root:
+        entries = ("default#logging", "base.yml#group/shell", "base.yml#group/user")
+        assert states(root) == dict.fromkeys(entries, "ACTIVE")
+
+
+async def test_an_entry_answers_events_after_the_start(write: Write) -> None:
+    """C-108."""
+    asked = Bail[str, str]("test-boot/asked")
+    answerer = """
+        from terret_context import find_event, plugin
+
+        @plugin
+        def answerer(ctx):
+            ctx.on(find_event("test-boot/asked"), lambda text: text.upper())
+        """
+    write("plugins: {answerer: {use: ./answerer.py}}", answerer__py=answerer)
+    async with open_harness("harness.yml") as root:
+        assert root.bail(asked, "hello") == "HELLO"
 
 
 SLOW = """

@@ -258,6 +258,79 @@ async def test_an_override_holds_until_the_file_changes_its_value(write: Write) 
         assert [row["path"] for row in won] == ["a.size"]
 
 
+@pytest.mark.parametrize(("key", "value"), [("size", 5), ("color", "blue")])
+async def test_a_removed_entry_takes_its_override_along(
+    write: Write, key: str, value: object
+) -> None:
+    """C-198: whether the file gave the value or not."""
+    text = f"plugins: {{a: {entry('count', size=1)}, b: {entry('count')}}}"
+    write(text, parts__py=PARTS)
+    async with open_harness("harness.yml") as root:
+        loader = root[Loader]
+        await loader.override(f"a.{key}", value)
+        write(f"plugins: {{b: {entry('count')}}}")
+        assert await loader.reconcile() == ()
+        assert (loader.fiber("a"), runs(root)) == (None, {"b": "ACTIVE"})
+        write(text)
+        assert await loader.reconcile() == ()
+        fiber = loader.fiber("a")
+        assert fiber is not None
+        assert fiber.source == {"size": 1}
+
+
+async def test_a_change_during_a_reconcile_is_applied_after_it(write: Write) -> None:
+    """C-347, C-189: in order, however long the first one takes."""
+    slow = """
+from terret_context import Config, plugin
+import anyio
+
+class SlowConfig(Config):
+    size: int = 0
+
+seen, go = [], anyio.Event()
+
+@plugin(config=SlowConfig)
+async def slow(ctx, config):
+    seen.append(config.size)
+    if config.size == 1:
+        await go.wait()
+"""
+    path = write("plugins: {a: {use: ./slow.py}}", slow__py=slow)
+    async with open_harness("harness.yml") as root:
+        loader = root[Loader]
+        body = loader.fiber("a").plugin.body.__globals__  # type: ignore[union-attr]
+        async with anyio.create_task_group() as tasks:
+            for size in (1, 2, 3):
+                path.write_text(f"plugins: {{a: {{use: ./slow.py, size: {size}}}}}")
+                tasks.start_soon(loader.reconcile)
+                await anyio.wait_all_tasks_blocked()
+            assert body["seen"] == [0, 1]
+            body["go"].set()
+        assert body["seen"] == [0, 1, 3]
+
+
+async def test_nothing_at_run_time_changes_a_file_of_the_user(write: Write, tmp_path: Path) -> None:
+    """C-350: whatever is asked of the loader, and whatever goes wrong."""
+    text = f"plugins: {{a: {entry('count', size=1)}, b: {entry('brittle')}}}"
+    path = write(text, parts__py=PARTS, **{"sub/base__yml": "plugins: {}"})
+    before = contents(tmp_path)
+    async with open_harness("harness.yml", watch=True) as root:
+        loader = root[Loader]
+        await loader.override("a.size", 2)
+        with pytest.raises(HarnessConfigError):
+            await loader.override("b.size", 2)
+        await loader.fiber("a").update({"color": "blue"})  # type: ignore[union-attr]
+        await loader.reconcile()
+        loader.mount(root, {"c": {"use": "./parts.py:count"}}, base=path)
+        await loader.fiber("a").dispose()  # type: ignore[union-attr]
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    files = (file for file in folder.rglob("*.*") if file.suffix != ".pyc" and file.is_file())
+    return {file: file.read_bytes() for file in files}
+
+
 async def test_a_wrong_override_is_refused_and_forgotten(write: Write) -> None:
     """C-197."""
     write(f"plugins: {{a: {entry('count')}}}", parts__py=PARTS)

@@ -78,6 +78,19 @@ async def test_a_file_that_turns_invalid_is_followed_again_when_it_is_good(
         assert await changes.next() == {"size": 5}
 
 
+async def test_changes_that_come_together_are_one(write: Write) -> None:
+    """C-347."""
+    text = "plugins: {part: {use: ./part.py, size: 0}}"
+    path = write(text, part__py=PART)
+    async with open_harness("harness.yml") as root:
+        root[Loader].watch(collect_ms=500)
+        changes = Changes(root)
+        for size in range(1, 9):
+            path.write_text(text.replace("size: 0", f"size: {size}"))
+        assert await changes.next() == {"size": 8}
+        assert changes.sizes == []
+
+
 async def test_watching_ends_with_the_harness(write: Write) -> None:
     """C-206, C-337."""
     write("plugins: {}")
