@@ -71,8 +71,6 @@ class Context(Lookup, Emitter):
         kernel: Any = self.fiber.kernel
         return kernel  # type: ignore[no-any-return]  # fibers know it by its protocol
 
-    # ---- derivation
-
     def isolate(self, key: "Key[object] | str", label: str | None = None) -> "Context":
         """Returns a view of the same fiber with another realm for one key.
 
@@ -103,8 +101,6 @@ class Context(Lookup, Emitter):
         fiber.bring_up()
         scoped: Context = fiber.ctx
         return scoped
-
-    # ---- plugins
 
     def plugin(
         self,
@@ -154,8 +150,6 @@ class Context(Lookup, Emitter):
             return lambda: handlers.remove(fn) if fn in handlers else None
 
         return self.effect(add, label="on update")
-
-    # ---- effects
 
     def effect(self, body: Any, *, label: str | None = None) -> Effect:
         """Calls `body()` now and owns what it gives: an undo, a manager, or yielded steps.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
@@ -20,7 +20,7 @@ from ._errors import (
 from ._plugins import Plugin
 from ._realms import Realm, RealmMap, Slot
 from ._services import Binding, BindingTable
-from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING, FiberState
+from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING, FiberState, Restart
 from ._waits import current_transition, refuse_circular_wait
 
 Target = tuple[int, tuple[Binding | None, ...]]
@@ -41,14 +41,6 @@ class View:
     def realm(self, key: str) -> Realm | None:
         """Returns the realm in which this view looks `key` up; `None` is the common one."""
         return None if self._realms is None else self._realms.find(key)
-
-
-class Restart(NamedTuple):
-    """A load of a fiber that had been loaded before."""
-
-    at: float
-    cause: str
-    requested: bool
 
 
 class Kernel(Host, Protocol):
@@ -160,8 +152,6 @@ class Fiber:
     def __repr__(self) -> str:
         return f"<Fiber {self.uid} {self.name} {self.state.value}>"
 
-    # ---- what the container asks of it
-
     @property
     def admits(self) -> bool:
         """Whether new effects, children, listeners and tasks are accepted."""
@@ -231,8 +221,6 @@ class Fiber:
         """Makes a fiber without a body ACTIVE: root, or a scope."""
         self.target, self.committed, self.loaded = (self.generation, ()), {}, True
         self.set_state(ACTIVE)
-
-    # ---- what its holders ask of it
 
     def retire(self) -> None:
         """Asks for the disposal of the fiber, without waiting for it."""
@@ -334,8 +322,6 @@ class Fiber:
         if self._rest is not None:
             self._rest.set()
             self._rest = None
-
-    # ---- parts of these
 
     def _refuse_root(self) -> None:
         if self.parent is None:

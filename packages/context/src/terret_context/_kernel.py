@@ -50,8 +50,6 @@ class Kernel(Register):
         self._scope: CancelScope | None = None
         self._deadline = math.inf
 
-    # ---- the queue
-
     def touch(self, fiber: Fiber) -> None:
         """Has a fiber evaluated; what may unload goes before what may load."""
         state = fiber.state
@@ -97,8 +95,6 @@ class Kernel(Register):
     def release_loads(self) -> None:
         self._batches -= 1
         self.wake()
-
-    # ---- the task
 
     async def run(self) -> None:
         self._start_clock()
@@ -164,8 +160,6 @@ class Kernel(Register):
         self._in_flight.clear()
         if self._idle is not None:
             self._idle.set()
-
-    # ---- one step
 
     def _step(self, item: Fiber | Resumption) -> None:
         if isinstance(item, tuple):

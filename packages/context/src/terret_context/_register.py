@@ -43,8 +43,6 @@ class Register(Keeper):
     def touch(self, fiber: Fiber) -> None:
         raise NotImplementedError
 
-    # ---- fibers
-
     def next_uid(self) -> int:
         self._uid += 1
         return self._uid
@@ -89,8 +87,6 @@ class Register(Keeper):
                 self._cycles.add(members)
                 log.error("plugins that wait for each other: %s", text_of(cycle))
 
-    # ---- bindings
-
     def touch_dependents(self, binding: Binding) -> None:
         """Has everybody evaluated who declares the key of a binding that came, went or counts."""
         self.forget_lookups()
@@ -114,8 +110,6 @@ class Register(Keeper):
             for cache in self.caches:
                 cache.clear()
             self.caches.clear()
-
-    # ---- what happened
 
     def emit(self, event: Event, *payload: Any) -> None:
         table = self.tables.get(event.name)

@@ -1,6 +1,7 @@
-"""The states of a fiber, and which may follow which."""
+"""The states of a fiber, which may follow which, and why it was loaded again."""
 
 from enum import Enum
+from typing import NamedTuple
 
 
 class FiberState(Enum):
@@ -23,3 +24,11 @@ ACTIVE.successors = (UNLOADING,)
 UNLOADING.successors = (DISPOSED, FAILED, LOADING, PENDING)
 FAILED.successors = (LOADING, PENDING, UNLOADING, DISPOSED)
 DISPOSED.successors = ()
+
+
+class Restart(NamedTuple):
+    """A load of a fiber that had been loaded before."""
+
+    at: float
+    cause: str
+    requested: bool

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from ._bodies import run_body
 from ._effects import Effect, Steps
 from ._errors import NotProvidedError, RestartBudgetError
-from ._fiber import Fiber, Restart, Target
-from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING, FiberState
+from ._fiber import Fiber, Target
+from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING, FiberState, Restart
 from ._targets import changed_keys, target_of
 
 _KEPT_RESTARTS = 10
