@@ -1,6 +1,7 @@
 """The scenarios of the fault cases: real socket, real adapter, the loop, repetition, tools."""
 
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -25,12 +26,13 @@ from terret_sessions import (
     MaxTokens,
     ToolCall,
     ToolResult,
+    event_to_json,
 )
 from terret_testing import Harness, running_harness
 from terret_tools import Tools, tool
 
 CASES = {case["name"]: case for case in fault_cases("sc-")}
-SINGLE = {case["name"]: case for case in fault_cases("oa-", "an-")}
+SINGLE = {case["name"]: case for case in fault_cases("oa-", "an-", "http-")}
 needs_cases = pytest.mark.skipif(not CASES, reason="the fault cases are not here")
 
 
@@ -229,6 +231,41 @@ async def test_the_conversation_goes_on_behind_an_odd_answer(name: str, url: str
         calls = [c["id"] for m in body["messages"] for c in m.get("tool_calls", ())]
         results = [m["tool_call_id"] for m in body["messages"] if m["role"] == "tool"]
         assert calls == results
+
+
+@needs_cases
+async def test_a_key_that_a_provider_repeats_gets_nowhere(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B-125, B-271, M-012: neither into the error nor into the session or a log."""
+    caplog.set_level(logging.DEBUG)
+    async with playing(url, "http-401") as harness:
+        await harness.send("go")
+        assert isinstance(harness.turn_end, Errored)
+        rows = [event_to_json(event) for event in harness.events]
+    assert harness.turn_end.failure.code == "AUTH"
+    assert len(await requests_to(url)) == 1
+    texts = [harness.turn_end.failure.message, caplog.text, *map(str, rows)]
+    assert not any("SECRET" in text for text in texts)
+
+
+ADAPTERS = {"oa": "llm-openai", "ds": "llm-openai", "mi": "llm-openai", "an": "llm-anthropic"}
+NOT_A_WIRE = {
+    "rs": "the Responses API has no adapter",
+    "go": "Google's own protocol has no adapter; its chat completions are llm-openai's",
+    "mcp": "no MCP client yet",
+    "cfg": "the loader",
+    "ses": "sessions",
+    "vec": "tables for other tests",
+    "http": "both adapters",
+    "sc": "here",
+}
+
+
+@needs_cases
+def test_every_case_has_somebody_who_plays_it() -> None:
+    prefixes = {case["name"].partition("-")[0] for case in fault_cases("")}
+    assert prefixes == ADAPTERS.keys() | NOT_A_WIRE.keys()
 
 
 @needs_cases

@@ -71,7 +71,7 @@ def test_text_becomes_a_block_with_start_deltas_and_end() -> None:
 
 
 def test_usage_comes_before_the_finish_whenever_it_was_sent() -> None:
-    """B-024, B-028: the last value wins, and cached tokens are no uncached ones."""
+    """B-024, B-028, M-067, M-070: the last value wins, cached tokens are no uncached ones."""
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 9,
@@ -92,7 +92,7 @@ def test_usage_comes_before_the_finish_whenever_it_was_sent() -> None:
 
 
 def test_nulls_and_empty_choices_add_nothing() -> None:
-    """B-025, B-027: explicit nulls, filter results and pings are no content."""
+    """B-025, B-027, M-067: explicit nulls, filter results and pings are no content."""
     nulls = {"content": None, "tool_calls": None, "function_call": None, "refusal": None}
     blocks, finish = answer(
         event({"id": "", "choices": [], "prompt_filter_results": []}),
@@ -139,13 +139,13 @@ def test_one_call_is_assembled_from_every_dialect_of_deltas(entries: list[Any]) 
     ],
 )
 def test_parallel_calls_stay_apart(entries: list[Any]) -> None:
-    """B-044, B-045, B-048, B-049: by index, by a new id on one index, by id alone."""
+    """B-044, B-045, B-048, B-049, M-066: by index, by a new id on one index, by id alone."""
     blocks, _ = answer(*(delta(tool_calls=each) for each in entries), DONE)
     assert blocks == (ToolCallBlock("a", "f", "{}"), ToolCallBlock("b", "g", "[]"))
 
 
 def test_calls_without_id_or_with_one_used_before_get_their_own() -> None:
-    """B-062, B-063: ids are unique in an answer."""
+    """B-062, B-063, M-066: ids are unique in an answer."""
     blocks, _ = answer(
         delta(tool_calls=[tool("{}", id="a", name="f"), tool("{}", index=1, id="a", name="g")]),
         delta(tool_calls=[{"function": {"name": "h", "arguments": "{}"}}]),
@@ -195,7 +195,7 @@ def test_a_legacy_function_call_is_a_tool_call() -> None:
     ],
 )
 def test_finish_reasons_map_to_kinds(reason: str, finish: Finish) -> None:
-    """B-060, B-115: `tool_calls` without a call is a stop, unknown reasons stay visible."""
+    """B-060, B-115, M-070: `tool_calls` without a call is a stop, unknown reasons stay visible."""
     assert answer(delta(content="x"), delta(reason), DONE)[1] == finish
 
 
@@ -222,7 +222,7 @@ def test_calls_decide_over_the_finish_reason_but_not_over_the_output_limit() -> 
     ],
 )
 def test_an_unfinished_or_senseless_answer_is_an_error(body: list[bytes], code: str) -> None:
-    """B-013, B-020: a stream that just ends is never complete."""
+    """B-013, B-020, M-069: a stream that just ends is never complete."""
     finish = answer(*body)[1]
     assert finish.failure is not None
     assert (finish.kind, finish.failure.code) == ("error", code)
@@ -290,7 +290,7 @@ def test_a_body_that_is_no_answer_is_an_error_that_shows_it(body: bytes, code: s
 
 
 def test_reasoning_and_text_are_blocks_of_their_own() -> None:
-    """B-081, B-089: fields, typed parts and empty beginnings."""
+    """B-081, B-089, M-066: fields, typed parts and empty beginnings."""
     thinking = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
     blocks, _ = answer(
         delta(reasoning_content=""),

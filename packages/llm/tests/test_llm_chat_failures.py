@@ -1,7 +1,9 @@
 import json
+from typing import Any
 
 import pytest
 
+from fault_cases import FAULTS
 from terret_llm import LlmFailure
 from terret_llm.wire import ProviderErrors, retry_after_ms
 
@@ -44,6 +46,18 @@ def test_status_and_text_give_the_code(status: int, message: str, code: str) -> 
     assert (found.code, found.status) == (code, status)
     assert found.message.startswith(f"api.example answered HTTP {status}")
     assert message in found.message
+
+
+VECTORS = FAULTS / "cases" / "vec-overflow-wordings.json"
+WORDINGS = json.loads(VECTORS.read_text("utf-8")) if VECTORS.exists() else []
+
+
+@pytest.mark.skipif(not WORDINGS, reason="the wordings are not here")
+@pytest.mark.parametrize("row", WORDINGS, ids=lambda row: row["message"][:30])
+def test_an_overflow_is_told_from_other_refusals_by_its_wording(row: dict[str, Any]) -> None:
+    """B-127, M-031: wordings of providers, and some that only look like it."""
+    found = failure(row["status"], {"error": {"message": row["message"]}})
+    assert (found.code == "CONTEXT_WINDOW_EXCEEDED") == row["overflow"]
 
 
 @pytest.mark.parametrize(
