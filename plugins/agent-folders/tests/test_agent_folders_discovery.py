@@ -115,7 +115,7 @@ async def test_faults_of_a_definition_have_their_place(
 
 
 async def test_all_faults_of_all_folders_are_listed(project: Project) -> None:
-    """E-280: so that a service can refuse to start with all of them."""
+    """So that a service can refuse to start with all of them."""
     project.agent("a", "systemPromt: x\nmaxTurns: none")
     project.agent("b", "systemPrompt: x\npromptFile: y\nname: B")
     async with run_project(project) as running:
@@ -214,7 +214,7 @@ async def test_paths_begin_at_their_file_whatever_the_working_directory(
 async def test_subagents_are_found_at_any_depth_and_must_describe_themselves(
     project: Project,
 ) -> None:
-    """E-287, E-297 and E-440: found in the nested folder."""
+    """E-447: found in the nested folder, and none is called like one above it."""
     shop = project.agent("shop")
     below = "systemPrompt: x\ntoolDescription: Does x."
     project.write(
@@ -252,7 +252,7 @@ async def test_a_tool_and_a_subagent_of_one_name_are_refused(project: Project) -
 
 
 async def test_a_folder_that_leads_back_to_itself_is_refused(project: Project) -> None:
-    """E-447."""
+    """Links may not make the folders endless."""
     shop = project.agent("shop")
     (shop / "subagents").mkdir()
     (shop / "subagents" / "again").symlink_to(shop, target_is_directory=True)

@@ -13,7 +13,7 @@ from terret_loader import Fault, Loader
 from terret_plugin_agent_folders import AgentUnavailableError, Definition
 from terret_sessions import MaxSteps, SessionKey, TurnEnd
 from terret_testing import ManualClock, call, pause, reply, say
-from terret_tools import Tools, tool
+from terret_tools import ToolExec, Tools, tool
 
 TOOL = """
 from terret_tools import tool
@@ -134,9 +134,9 @@ async def test_idle_instances_are_taken_down_and_come_back(project: Project) -> 
         for _ in range(2):  # the first deadline, then that of the later use
             await clock.sleeping()
             clock.advance(59)
-        await running.ctx[Agents].released(agent.id)
-        while running.ctx[Agents].get(agent.id) is not None:
-            await anyio.lowlevel.checkpoint()
+        with anyio.fail_after(10):
+            while running.ctx[Agents].get(agent.id) is not None:
+                await anyio.lowlevel.checkpoint()
         again = await running.folders.open("shop", "one")
         assert again is not agent
         assert await running.say(again, "And?") == "Again."
@@ -158,7 +158,7 @@ async def test_a_turn_has_as_many_model_calls_as_the_definition_says(project: Pr
 
 PLUGIN = """
 from terret_context import Context, plugin
-from terret_tools import Tools, tool
+from terret_tools import ToolExec, Tools, tool
 
 log = []
 
@@ -236,16 +236,41 @@ async def test_an_instance_whose_plugin_does_not_run_is_not_made(
         assert len(running.ctx.fibers()) == fibers
 
 
-async def test_a_missing_key_shows_at_the_first_call_only(project: Project) -> None:
-    """E-279: the model is looked for when it is called."""
-    project.agent("shop", "systemPrompt: x\nmodel: {provider: absent, model: m}")
+async def test_a_missing_key_shows_at_the_first_call_only(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E-279: discovery works, the call fails and says which variable is missing."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    project.write({"harness.yml": HARNESS + "  llm-anthropic: {}\n"})
+    project.agent("shop", "systemPrompt: x\nmodel: {provider: anthropic, model: m}")
     async with run_project(project) as running:
+        assert running.faults == []
         agent = await running.folders.open("shop", "one")
         agent.send("Hi.")
         await agent.when_idle()
         end = agent.session.events[-1].view
         assert isinstance(end, TurnEnd)
-        assert "absent" in str(end.reason)
+        assert "ANTHROPIC_API_KEY" in str(end.reason)
+
+
+async def test_only_exact_true_lets_an_own_tool_run_beside_others(project: Project) -> None:
+    """E-288: the predicate gets the arguments of the call."""
+    project.agent("shop")
+    project.write(
+        {
+            "agents/shop/tools/t.py": "from terret_tools import tool\n"
+            "@tool(is_concurrency_safe=lambda args: {'a': True, 'b': 1}.get(args['what']))\n"
+            "def look(what: str) -> str:\n    return what\n"
+        }
+    )
+    async with run_project(project) as running:
+        agent = await running.folders.open("shop", "one")
+
+        def mode(what: str) -> str:
+            exec = ToolExec(call_id="c", name="look", arguments={"what": what}, agent=agent)
+            return running.ctx[Tools].execution_mode(exec)
+
+        assert [mode(what) for what in "abc"] == ["parallel", "exclusive", "exclusive"]
 
 
 async def test_reload_takes_over_new_changed_and_deleted_folders(project: Project) -> None:
@@ -291,7 +316,7 @@ async def test_a_running_turn_finishes_on_the_old_definition(project: Project) -
 async def test_an_invalid_change_leaves_the_last_valid_definition_in_force(
     project: Project,
 ) -> None:
-    """E-172: and the fault is shown; a name that is taken is a fault then."""
+    """The fault is shown; a name that is taken is a fault then."""
     shop = project.agent("shop", "systemPrompt: Old.")
     project.write(
         {"harness.yml": HARNESS.replace("agent-loop: {}", "agent-loop: {agents: [{id: main}]}")}

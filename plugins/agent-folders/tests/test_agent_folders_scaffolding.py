@@ -30,7 +30,7 @@ def files_below(root: Path) -> set[str]:
 
 @pytest.mark.parametrize("python", [False, True])
 async def test_a_new_agent_is_one_file_that_loads_unedited(project: Project, python: bool) -> None:
-    """E-293, E-298."""
+    """The file is all that is written."""
     before = files_below(project.root)
     template = AgentTemplate(provider="scripted", model="m", python=python)
     async with run_project(project, say("Hello.")) as running:
@@ -47,7 +47,6 @@ async def test_a_new_agent_is_one_file_that_loads_unedited(project: Project, pyt
 
 
 def test_a_new_agent_has_the_usual_model_and_names_the_variable_of_its_key(tmp_path: Path) -> None:
-    """E-293."""
     text = scaffold_agent(tmp_path, "shop").read_text()
     assert "ANTHROPIC_API_KEY" in text
     assert read_yaml(tmp_path / "agents/shop/agent.yml").items["model"].items["model"].value == (
@@ -134,7 +133,7 @@ def test_any_prompt_survives_in_yaml(prompt: str) -> None:
 
 
 async def test_subagents_are_found_and_describe_themselves(project: Project) -> None:
-    """E-296, E-297, E-298."""
+    """E-296: below any agent."""
     project.agent("shop")
     async with run_project(project) as running:
         path = running.folders.scaffold_subagent("shop", "bills")
