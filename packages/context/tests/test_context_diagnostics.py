@@ -267,11 +267,11 @@ async def test_cycles_of_load_and_unload_leave_nothing_behind() -> None:
             await root.reset()
         await anyio.sleep(60)  # the event loop lets go of the tasks that ended
         gc.collect()
-        return sum(type(one).__module__.startswith("terret") for one in gc.get_objects())
+        return sum(type(one).__module__.startswith("terret_context") for one in gc.get_objects())
 
     async with Container() as root:
         before = await cycles(root, 5)
-        assert await cycles(root, 333) == before
+        assert await cycles(root, 333) <= before
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -42,6 +42,7 @@ class Config(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
         use_attribute_docstrings=True,
+        defer_build=True,  # until a configuration is validated: it takes as long as all the rest
     )
 
 

@@ -8,7 +8,6 @@ from enum import Enum
 from types import ModuleType
 from typing import Final, overload
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import BaseModel
 
 from ._config import validate
@@ -73,9 +72,14 @@ class Plugin:
         return validate(self.config, source, str(self))
 
     def check_api(self) -> None:
-        """Raises `ApiRangeError` if the plugin wants another version of the API."""
+        """Raises `ApiRangeError` if the plugin wants another version of the API.
+
+        packaging is imported here, since few plugins say what they want.
+        """
         if self.api is None:
             return
+        from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
         try:
             fits = SpecifierSet(self.api).contains(API_VERSION)
         except InvalidSpecifier:
