@@ -287,3 +287,32 @@ async def test_two_hundred_answers_at_once_do_not_disturb_each_other() -> None:
     ):
         for number in range(200):
             tasks.start_soon(ask, llm, number)
+
+
+async def test_a_proxy_is_used_if_one_is_set() -> None:
+    """The request goes to it with the whole address of the server."""
+    async with FaultyModelServer(HELLO) as proxy:
+        address = f"http://{proxy.host}"
+        async with mounted(base_url="http://models.invalid/v1", proxy=address) as llm:
+            assert await collected(llm.stream(request())) == HELLO_CHUNKS
+    assert proxy.requests[0].path == "http://models.invalid/v1/chat/completions"
+
+
+async def test_a_server_on_this_machine_is_not_asked_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    async with FaultyModelServer(HELLO) as server, mounted(server) as llm:
+        assert await collected(llm.stream(request())) == HELLO_CHUNKS
+
+
+async def test_a_handshake_that_hangs_is_a_timeout_of_the_connection() -> None:
+    """B-133: told apart from a refused connection, and from silence behind the request."""
+    async with (
+        FaultyModelServer() as server,
+        mounted(base_url=f"https://{server.host}/v1", connect_timeout=0.2) as llm,
+    ):
+        found = await failure(llm)
+    assert found.code == "TIMEOUT"
+    assert found.message == f"{server.host} did not accept a connection within 0.2 s"
