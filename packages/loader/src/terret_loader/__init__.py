@@ -1,5 +1,6 @@
 """From harness.yml to a tree of running Terret plugins."""
 
+from ._boot import open_harness
 from ._entries import Entry
 from ._env import read_env_file
 from ._faults import Fault, HarnessConfigError, Origin, Source
@@ -7,7 +8,7 @@ from ._host import HookError, Hooks, InstalledPlugin, installed_plugins, load_ho
 from ._nodes import Node
 from ._plan import Plan, check_document
 from ._resolving import load_plugin
-from ._service import ENTRY, READY, Loader, open_harness
+from ._service import ENTRY, READY, Loader
 from ._tree import EntryChange
 from ._yaml import read_yaml
 

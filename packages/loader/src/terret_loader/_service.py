@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,9 +23,9 @@ from terret_context import (
 
 from ._entries import Entry, normalise
 from ._faults import Fault, HarnessConfigError, Source, in_file_order
-from ._host import Hooks
 from ._merging import merge, value_layer
-from ._nodes import Node, bare
+from ._nodes import Node
+from ._overrides import Overrides
 from ._plan import Checker, Model, Plan, blocking
 from ._records import Records
 from ._tree import Diff, EntryChange, Tree
@@ -67,7 +66,7 @@ class Loader(Service, key="loader"):
         self._safe = safe
         self._patience = patience
         self._tree = Tree(root)
-        self._overrides: dict[str, Node] = {}
+        self._overrides = Overrides(_source(path))
         self._one_at_a_time = anyio.Lock()
         self._files: frozenset[Path] = frozenset()
 
@@ -107,7 +106,8 @@ class Loader(Service, key="loader"):
         what is wrong afterwards, which `faults` keeps; raises nothing for it. Calls run one by one.
         """
         async with self._one_at_a_time:
-            self._adopt_updates()
+            for entry_path, fiber in self._tree.fibers.items():
+                self._overrides.adopt(self._tree.entries[entry_path], fiber)
             await self._follow(self._path if path is None else Path(path))
         return self.faults
 
@@ -117,10 +117,9 @@ class Loader(Service, key="loader"):
         Kept in memory. Raises `HarnessConfigError`, and changes nothing, if the value is wrong.
         """
         async with self._one_at_a_time:
-            before = self._overrides
-            self._overrides = {**before, path: self._layer(path, value)}
+            forget = self._overrides.add(path, value)
             if not await self._follow(self._path):
-                self._overrides = before
+                forget()
                 raise HarnessConfigError(self.faults)
 
     def mount(self, ctx: Context, entries: Node | Mapping[str, object], *, base: Path) -> Fiber:
@@ -187,18 +186,19 @@ class Loader(Service, key="loader"):
     async def _follow(self, path: Path) -> bool:
         """Puts a document in force unless it is faulty; returns whether it is in force."""
         previous = self.plan
-        plan = self._checker.document(path, above=self._valid_overrides)
+        above = partial(self._overrides.over, previous.document)
+        plan = self._checker.document(path, above=above)
         self._files = plan.files | previous.files
         if found := plan.blocking(safe=self._safe):
             return self._reject(found)
-        if plan.document is not None:
-            self._drop_overrides(plan.document)
         diff = await self._apply(plan)
         stopping = blocking(self.faults, safe=self._safe)
         broken = [fault for fault in stopping if self._failed(fault, diff.touched)]
         if broken:
             await self._apply(previous)
             return self._reject(broken)
+        for lost in self._overrides.drop(previous.document, plan.document):
+            self.ctx.logger.warning("the file changed an overridden value and wins", path=lost)
         self._path = path
         return True
 
@@ -252,92 +252,7 @@ class Loader(Service, key="loader"):
         missing = dict(explanation.missing) or {"": str(explanation)}
         return "; ".join(why for key, why in missing.items() if key != READY.name)
 
-    def _layer(self, path: str, value: object) -> Node:
-        faults: list[Fault] = []
-        source = replace(_source(self._path), label="runtime")
-        layer = value_layer(path, json.dumps(value), source, faults.append)
-        if layer is None or faults:
-            raise HarnessConfigError(faults)
-        return layer
-
-    def _valid_overrides(self, document: Node) -> list[Node]:
-        """Gives the overrides of values that are in a document what they were."""
-        before = self.plan.document
-        return [
-            layer
-            for layer in self._overrides.values()
-            if before is None or _covered(layer, before) == _covered(layer, document)
-        ]
-
-    def _drop_overrides(self, document: Node) -> None:
-        valid = self._valid_overrides(document)
-        for path in [path for path, layer in self._overrides.items() if layer not in valid]:
-            del self._overrides[path]
-            self.ctx.logger.warning("the file changed an overridden value and wins", path=path)
-
-    def _adopt_updates(self) -> None:
-        """Makes overrides of what code changed with `fiber.update`."""
-        for path, fiber in self._tree.fibers.items():
-            entry, source = self._tree.entries[path], fiber.source
-            if fiber.ends or not isinstance(source, Mapping):
-                continue
-            for key, value in source.items():
-                if entry.config.get(key) != value:
-                    name = f"{path}.config.{key}"
-                    self._overrides[name] = self._layer(name, value)
-
-
-@asynccontextmanager
-async def open_harness(
-    path: str | Path,
-    *,
-    sets: Sequence[str] = (),
-    defaults: Sequence[str] = (),
-    safe: bool = False,
-    env: Mapping[str, str] | None = None,
-    watch: bool = False,
-    patience: float = 60.0,
-    grace: float = 10.0,
-    hooks: Hooks | None = None,
-) -> AsyncIterator[Container]:
-    """Starts the harness of a `harness.yml` and gives the root context; stops it in order.
-
-    `sets` are texts `PATH=VALUE` that win over the files (`ENTRY?.KEY=VALUE`: if there is such an
-    entry), `defaults` those that lose. With `safe`, entries that cannot run are skipped instead of
-    stopping the start. `env` is what `${env:}` sees, `os.environ` by default. With `watch`, the
-    harness follows its files. A plugin that is still loading after `patience` seconds has failed;
-    what ends has `grace` seconds for each of its steps.
-    Raises `HarnessConfigError` with all faults: before anything is mounted, or after an ordered
-    teardown if an entry does not run.
-    """
-    checker = Checker(hooks, env, sets=sets, defaults=defaults)
-    try:
-        plan = checker.document(Path(path))
-        if plan.blocking(safe=safe):
-            raise HarnessConfigError(plan.faults)
-
-        @plugin(name="loader", provides=(Loader,))
-        def load(ctx: Context) -> None:
-            loader = Loader(ctx, root, checker, Path(path), safe=safe, patience=patience)
-            ctx.provide(Loader, loader)
-
-        async with Container(grace=grace) as root:
-            await root.plugin(load).ready()
-            await root[Loader].start(plan)
-            if watch:
-                root[Loader].watch()
-            yield root
-    finally:
-        checker.resolver.close()
-
 
 def _source(path: Path) -> Source:
     """Makes the source of values that have no position in a file."""
     return replace(Source.of_file(path, order=sys.maxsize), positions=False)
-
-
-def _covered(layer: Node, document: Node | None) -> object:
-    """Gives the part of a document that a layer lies over."""
-    if not isinstance(layer.value, Mapping) or document is None:
-        return bare(document)
-    return {key: _covered(item, document.items.get(key)) for key, item in layer.items.items()}
