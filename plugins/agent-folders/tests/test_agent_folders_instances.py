@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from agent_projects import HARNESS, Project, run_project
-from terret_agents import CLOCK, Agents
+from terret_agents import CLOCK, SESSION_START, Agents
 from terret_context import Context
 from terret_loader import Fault, Loader
 from terret_plugin_agent_folders import AgentUnavailableError, Definition
@@ -38,7 +38,12 @@ async def test_an_instance_has_prompt_tools_model_and_name_of_its_definition(
 
     async with run_project(project, call("price", item="hat"), say("Seven.")) as running:
         running.ctx[Tools].register(shared)
+        seen: list[Definition | None] = []
+        running.ctx.on(
+            SESSION_START, lambda start: seen.append(running.folders.definition_of(start.agent))
+        )
         agent = await running.folders.open("shop", "one")
+        assert seen == [running.folders.definitions["shop"]]
         assert await running.say(agent, "How much is a hat?") == "Seven."
         first, second = running.model.requests
         assert (first.provider, first.model) == ("scripted", "big")

@@ -1,6 +1,6 @@
 """The running agents of definitions: one per session key."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from weakref import WeakValueDictionary
@@ -41,13 +41,19 @@ class Instances:
     """Opens agents, each once, and takes those down that have been idle for long."""
 
     def __init__(
-        self, ctx: Context, parts: Callable[[], Iterable[DefinitionPart]], idle_seconds: float
+        self,
+        ctx: Context,
+        parts: Sequence[DefinitionPart],
+        vet: Callable[[Definition], Awaitable[None]],
+        idle_seconds: float,
     ) -> None:
         self._ctx = ctx
         self._parts = parts
+        self._vet = vet
         self._patience = timedelta(seconds=idle_seconds)
         self._clock = clock_of(ctx)
         self._live: dict[str, _Instance] = {}
+        self._opening: dict[str, Definition] = {}
         self._locks = WeakValueDictionary[str, anyio.Lock]()
 
     def start(self) -> None:
@@ -57,25 +63,32 @@ class Instances:
         self._ctx.spawn(self._evict, name="evict")
 
     def definition_of(self, agent: Agent) -> Definition | None:
-        """Returns what a live agent was made of, if it is an instance of a definition."""
+        """Returns what an agent is made of, if it is an instance of a definition."""
         found = self._live.get(agent.id)
-        return found.definition if found is not None and found.handle.agent is agent else None
+        if found is not None and found.handle.agent is agent:
+            return found.definition
+        return self._opening.get(agent.id)
 
     async def open(self, definition: Definition, key: SessionKey) -> Agent:
         """Returns the live agent of a key, or makes it: of its stored session, or a new one.
 
-        An idle agent of another definition is made again of this one.
+        An idle agent of another definition is made again of this one. Raises what `vet` raises.
         """
         session_id = str(key)
         async with self._locks.setdefault(session_id, anyio.Lock()):
             found = self._live.get(session_id)
-            if found is not None and not found.handle.agent.disposed:
-                if not self._is_outdated(found, definition):
-                    found.idle_since = self._clock.now()
-                    return found.handle.agent
+            if found is not None and self._is_current(found, definition):
+                found.idle_since = self._clock.now()
+                return found.handle.agent
+            await self._vet(definition)
+            if found is not None:
                 await found.handle.dispose()
             await self._ctx[Agents].released(session_id)
-            handle = await self._make(definition, key)
+            self._opening[session_id] = definition
+            try:
+                handle = await self._make(definition, key)
+            finally:
+                del self._opening[session_id]
             self._live[session_id] = _Instance(definition, handle, self._clock.now())
             return handle.agent
 
@@ -83,7 +96,7 @@ class Instances:
         agents, loader, options = self._ctx[Agents], self._ctx[Loader], definition.options()
 
         async def setup(ctx: Context) -> None:
-            await compose(ctx, loader, definition, key, self._parts())
+            await compose(ctx, loader, definition, key, self._parts)
 
         if self._is_stored:
             try:
@@ -103,9 +116,11 @@ class Instances:
         """Whether an agent can come back from its log."""
         return self._ctx.get(SESSION_PERSISTENCE) is not None
 
-    def _is_outdated(self, found: _Instance, definition: Definition) -> bool:
-        is_idle = found.handle.agent.status == "idle"
-        return found.definition != definition and is_idle and self._is_stored
+    def _is_current(self, found: _Instance, definition: Definition) -> bool:
+        """Whether an instance may serve the next message, if need be of an older definition."""
+        agent = found.handle.agent
+        is_replaceable = agent.status == "idle" and self._is_stored
+        return not agent.disposed and (found.definition == definition or not is_replaceable)
 
     def _note(self, change: StatusChange) -> None:
         found = self._live.get(change.agent.id)

@@ -57,7 +57,7 @@ class AgentFolders(
         self._reader = Reader(ctx[Loader], self.root, self._modules, config.defaults)
         self._known: dict[str, _Known] = {}
         self._parts: list[DefinitionPart] = []
-        self._instances = Instances(ctx, lambda: self._parts, config.idle_evict_seconds)
+        self._instances = Instances(ctx, self._parts, self._vet, config.idle_evict_seconds)
         self._reloading = anyio.Lock()
 
     def init(self) -> None:
@@ -123,12 +123,10 @@ class AgentFolders(
         definition = known.definition
         if definition is None:
             raise AgentUnavailableError(name, known.found.faults)
-        if faults := await self._check_parts(definition):
-            raise AgentUnavailableError(name, faults)
         return await self._instances.open(definition, key)
 
     def definition_of(self, agent: Agent) -> Definition | None:
-        """Returns what a live agent was made of, if it is an instance of a definition."""
+        """Returns what an agent is made of, also while it is being made; `None` for others."""
         return self._instances.definition_of(agent)
 
     def add_part(self, part: DefinitionPart) -> Effect:
@@ -169,6 +167,10 @@ class AgentFolders(
             found = replace(found, definition=None, faults=(*found.faults, fault))
         self._report(found)
         return _Known(found, offer)
+
+    async def _vet(self, definition: Definition) -> None:
+        if faults := await self._check_parts(definition):
+            raise AgentUnavailableError(definition.name, faults)
 
     async def _check_parts(self, definition: Definition) -> tuple[Fault, ...]:
         return tuple([fault for part in self._parts for fault in await part.check(definition)])
