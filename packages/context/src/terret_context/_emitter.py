@@ -172,8 +172,10 @@ class Emitter(View):
 
         It is the same tuple until a listener comes or goes.
         """
-        event = require_event(event, _ALL, "ctx.listeners")
-        return select(self.fiber.kernel.tables, event.name, subject).functions
+        if isinstance(event, str):
+            event = require_event(event, _ALL, "ctx.listeners")
+        table = self.fiber.kernel.tables.get(event.name)
+        return () if table is None else table.select(event.name, subject).functions
 
     def _select(
         self, event: Any, mode: Any, payload: object, subject: object

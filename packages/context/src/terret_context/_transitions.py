@@ -31,7 +31,6 @@ class ChildEffect(Effect):
 def load(fiber: Fiber, target: Target) -> Steps:
     """One load; it ends ACTIVE, or goes on into the unload that takes it back."""
     fiber.target = target
-    fiber.error = None
     fiber.committed = {
         key: binding for (key, _), binding in zip(fiber.needs, target[1], strict=True)
     }
@@ -39,6 +38,8 @@ def load(fiber: Fiber, target: Target) -> Steps:
         if binding is not None:
             binding.consumers[fiber] = None
     fiber.set_state(LOADING)
+    fiber.kernel.announce(fiber)  # the error of an earlier load, if nobody has been told of it
+    fiber.error = None
     if fiber.effects:
         for effect in children_of(fiber.effects.values()):  # those mounted while it was PENDING
             fiber.kernel.touch(effect.child)
@@ -156,7 +157,7 @@ def _check_provisions(fiber: Fiber) -> None:
 
 def _keep_error(fiber: Fiber, error: Exception) -> None:
     error.add_note(f"while loading {fiber}")
-    if fiber.has_failed:  # by one of its tasks
+    if fiber.error is not None:  # of one of its tasks
         fiber.kernel.report(fiber, error, "loading")
     else:
         fiber.take_error(error, "loading")
