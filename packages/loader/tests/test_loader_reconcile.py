@@ -15,6 +15,8 @@ Write = Callable[..., Path]
 Parts = dict[str, tuple[str, int, bool]]
 
 PARTS = """
+import anyio.lowlevel
+
 from terret_context import Config, Context, Service, plugin
 
 class CountConfig(Config):
@@ -28,6 +30,14 @@ def count(ctx, config):
     log.append(f"+{config.size}")
     yield
     log.append(f"-{config.size}")
+
+@plugin(config=CountConfig)
+async def draining(ctx, config):
+    log.append(f"up {config.size}")
+    yield
+    for _ in range(50):
+        await anyio.lowlevel.checkpoint()
+    log.append(f"down {config.size}")
 
 @plugin(config=CountConfig)
 def patient(ctx, config):
@@ -119,6 +129,16 @@ async def test_entries_are_added_removed_and_exchanged(write: Write) -> None:
         await root[Loader].reconcile()
         assert log[4:] == ["-3"]
         assert root[Loader].fiber("c") is None
+
+
+async def test_what_is_added_starts_when_what_was_removed_has_ended(write: Write) -> None:
+    """C-073: a successor finds every name free, whatever the removed plugin still had to do."""
+    write(f"plugins: {{a: {entry('draining', size=1)}}}", parts__py=PARTS)
+    async with open_harness("harness.yml") as root:
+        log = log_of(root, "a")
+        write(f"plugins: {{b: {entry('draining', size=2)}}}")
+        assert await root[Loader].reconcile() == ()
+        assert log == ["up 1", "down 1", "up 2"]
 
 
 async def test_groups_are_switched_as_a_whole(write: Write) -> None:

@@ -217,6 +217,9 @@ class Loader(Service, key="loader"):
         with anyio.move_on_after(self._patience) as scope:
             async with self._root.batch():
                 diff = self._tree.follow(plan.entries)
+                # What comes may be a successor: it starts when what goes has let go of everything.
+                for fiber in diff.ending:
+                    await fiber.dispose()
                 for fiber, config in diff.updates:
                     await fiber.update(config)
         await slow.aclose()

@@ -20,9 +20,10 @@ class EntryChange:
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What a new plan changed, and the updates that are still to be awaited."""
+    """What a new plan changed, and what is still to be awaited: ends and updates."""
 
     changes: list[EntryChange] = field(default_factory=list)
+    ending: list[Fiber] = field(default_factory=list)
     updates: list[tuple[Fiber, Mapping[str, object]]] = field(default_factory=list)
 
     @property
@@ -56,6 +57,8 @@ class Tree:
         diff = Diff()
         gone = [path for path in old if not _stays(old[path], new.get(path))]
         for path in gone:
+            if (fiber := self.fibers.get(path)) is not None:
+                diff.ending.append(fiber)
             self._drop(path)
             if path not in new:
                 diff.changes.append(EntryChange(None, old[path]))
