@@ -148,6 +148,18 @@ def test_what_a_server_adds_to_a_call_goes_back_with_that_call() -> None:
     assert [call.get("extra_content") for call in message["tool_calls"]] == [extra, None]
 
 
+def test_what_goes_back_is_something_that_the_log_can_hold() -> None:
+    """B-090: numbers that JSON readers disagree about are not kept as they came."""
+    detail = b'{"type":"x","n":9007199254740993,"z":-0.0,"i":[Infinity],"h":1' + b"0" * 400 + b"}"
+    choice = b'{"delta":{"content":"a","reasoning_details":[' + detail + b"]}}"
+    answer = assembled(b'data: {"choices":[' + choice + b"]}\n\n", delta("stop"))
+    state = answer.replay_state
+    assert state is not None
+    assert state["response"] == {
+        "reasoning_details": [{"type": "x", "n": 2.0**53, "z": 0.0, "i": [None], "h": None}]
+    }
+
+
 def test_an_id_that_an_earlier_call_has_is_replaced() -> None:
     """B-062: a server that counts begins at 0 in each answer."""
     function = {"name": "f", "arguments": "{}"}

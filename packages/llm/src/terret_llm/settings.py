@@ -114,7 +114,7 @@ class ServerSettings(Config):
     """Seconds for a whole answer; unset: as long as something comes."""
     proxy: str | None = None
     """The proxy; unset: as the environment says, and none for servers on this machine."""
-    retry: RetrySettings = RetrySettings()
+    retry: RetrySettings = Field(default_factory=RetrySettings)
     """When a failed request may be repeated, for the plugin `llm-retry`."""
 
     @model_validator(mode="before")
@@ -159,10 +159,17 @@ class ServerSettings(Config):
         except ValueError:
             return False
 
+    @property
+    def offered_efforts(self) -> tuple[str, ...] | None:
+        """The efforts of models that have no list of their own; None is every effort."""
+        return self.reasoning_efforts
+
     def model_info(self, model: str) -> ModelInfo:
         """What the settings say of a model, whether it is listed or not."""
         entry = self.models.get(model) or ModelEntry()
-        efforts = _either(entry.reasoning_efforts, self.reasoning_efforts)
+        efforts = entry.reasoning_efforts
+        if efforts is None:
+            efforts = self.offered_efforts
         effort = entry.reasoning_effort or self.reasoning_effort
         if effort is not None and efforts is not None and effort not in efforts:
             effort = None
@@ -174,7 +181,3 @@ class ServerSettings(Config):
             reasoning_efforts=efforts,
             default_reasoning_effort=effort,
         )
-
-
-def _either(value: Any, default: Any) -> Any:
-    return default if value is None else value

@@ -17,7 +17,13 @@ from terret_llm import (
     ToolCallDelta,
     UnknownBlock,
 )
-from terret_llm.wire import dump_json, object_text, parse_json, without_lone_escapes
+from terret_llm.wire import (
+    dump_json,
+    exact,
+    object_text,
+    parse_json,
+    without_lone_escapes,
+)
 
 
 class OpenBlock(ABC):
@@ -51,7 +57,7 @@ class OpenText(OpenBlock):
         elif kind == "citations_delta":
             citations = self.state.setdefault("citations", [])
             assert isinstance(citations, list)
-            citations.append(delta.get("citation"))
+            citations.append(exact(delta.get("citation")))
         else:
             return False
         return True
@@ -177,6 +183,6 @@ class OpenForeign(OpenBlock):
         text = object_text("".join(self._json))
         if self._json and text is not None:
             self._wire["input"] = parse_json(text.encode())
-        block = UnknownBlock(str(self._wire["type"]), self._wire)
+        block = UnknownBlock(str(self._wire["type"]), exact(self._wire))
         out.append(BlockEnd(self.index, block))
         return block

@@ -2,7 +2,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, field_validator, model_validator
 
-from terret_llm import ModelInfo
 from terret_llm.settings import Count, ServerSettings
 
 EFFORTS = ("off", "low", "medium", "high", "xhigh", "max")
@@ -55,11 +54,10 @@ class AnthropicConfig(ServerSettings):
             raise ValueError(f"cannot set {', '.join(sorted(taken))}")
         return body
 
-    def model_info(self, model: str) -> ModelInfo:
-        """What the settings say of a model; without a list it offers every effort of the style."""
-        if self.reasoning_efforts is not None:
-            return super().model_info(model)
-        return self.model_copy(update={"reasoning_efforts": self._efforts()}).model_info(model)
+    @property
+    def offered_efforts(self) -> tuple[str, ...]:
+        """Without a list, every effort of the style."""
+        return self._efforts() if self.reasoning_efforts is None else self.reasoning_efforts
 
     def _efforts(self) -> tuple[str, ...]:
         return ("off", *self.thinking_budgets) if self.thinking_style == "budget" else EFFORTS

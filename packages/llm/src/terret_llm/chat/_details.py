@@ -1,5 +1,7 @@
 from collections.abc import Mapping
 
+from terret_llm.wire import exact
+
 _CONCATENATED = ("text", "summary", "data")
 
 
@@ -12,7 +14,7 @@ class ReasoningDetails:
     def take(self, pieces: object) -> None:
         for piece in pieces if isinstance(pieces, list) else ():
             if isinstance(piece, Mapping):
-                self._take(piece)
+                self._take(exact(piece))
 
     def _take(self, piece: Mapping[str, object]) -> None:
         last = self.items[-1] if self.items else None

@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from terret_llm._blocks import ToolCallBlock
 from terret_llm._chunks import BlockEnd, BlockStart, Chunk, ToolCallDelta
-from terret_llm.wire import dump_json, object_text, without_lone_escapes
+from terret_llm.wire import dump_json, exact, object_text, without_lone_escapes
 
 _RANDOM_LENGTH = 20
 """Ids of this length are random; servers that count, or name the tool, write shorter ones."""
@@ -69,7 +69,7 @@ class ToolCalls:
             call.name = call.name or name
         extra = entry.get("extra_content")
         if isinstance(extra, Mapping):
-            call.returned = extra
+            call.returned = exact(extra)
         arguments = function.get("arguments")
         if isinstance(arguments, dict | list):
             arguments = dump_json(arguments).decode()

@@ -4,7 +4,7 @@ from ._body import AnswerStream, Decoder
 from ._failures import ProviderErrors, retry_after_ms
 from ._history import HistoryCodec, history_parts
 from ._ids import call_ids_of, fitting_id
-from ._json import dump_json, object_text, parse_json, without_lone_escapes
+from ._json import dump_json, exact, object_text, parse_json, without_lone_escapes
 
 __all__ = [
     "AnswerStream",
@@ -13,6 +13,7 @@ __all__ = [
     "ProviderErrors",
     "call_ids_of",
     "dump_json",
+    "exact",
     "fitting_id",
     "history_parts",
     "object_text",
