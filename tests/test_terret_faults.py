@@ -451,7 +451,7 @@ def test_a_broken_file_gives_exactly_these_lines(
     assert broken(way, "run", "-q", "hi") == (2, "", lines(way))
 
 
-@pytest.mark.parametrize("name", WAYS.keys() - START.keys())
+@pytest.mark.parametrize("name", [name for name in WAYS if name not in START])
 def test_the_check_gives_the_same_lines_as_the_start(
     broken: Callable[..., tuple[int, str, str]], name: str
 ) -> None:
