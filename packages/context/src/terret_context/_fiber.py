@@ -1,7 +1,6 @@
 """Fibers: running instances of plugins, and the views that plugin code holds of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, Protocol
 
@@ -263,7 +262,8 @@ class Fiber:
         """
         if not self._is_up:
             refuse_circular_wait(self, "ready")
-        with self._observed():
+        self.observers += 1
+        try:
             if timeout is None:
                 await self._until(self._is_decided)
                 return self._raise_unless_active()
@@ -271,6 +271,8 @@ class Fiber:
                 await self._until(self._is_decided)
                 return self._raise_unless_active()
             why = self.kernel.explain(self)
+        finally:
+            self._leave()
         raise TimeoutError(f"{self} is not ready after {timeout:g} s: {why}")
 
     async def restart(self) -> None:
@@ -384,17 +386,15 @@ class Fiber:
     async def _outcome(self) -> None:
         if self.kernel.batching:
             return
-        with self._observed():
-            await self._until(lambda: self.kernel.settled(self))
-            self._raise_unless_active()
-
-    @contextmanager
-    def _observed(self) -> Iterator[None]:
-        """Keeps the error of a load for those who wait; the last who leaves without it says so."""
         self.observers += 1
         try:
-            yield
+            await self._until(lambda: self.kernel.settled(self))
+            self._raise_unless_active()
         finally:
-            self.observers -= 1
-            if self.state is FAILED:
-                self.kernel.announce(self)
+            self._leave()
+
+    def _leave(self) -> None:
+        """The last of those who waited who leaves without the error of a load says so."""
+        self.observers -= 1
+        if self.state is FAILED:
+            self.kernel.announce(self)
