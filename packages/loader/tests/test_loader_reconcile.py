@@ -216,7 +216,7 @@ async def test_a_change_that_fails_is_taken_back(write: Write) -> None:
         write(text.replace("size: 1", "size: 7").replace('count"', 'count", size: 2'))
         (fault,) = await root[Loader].reconcile()
         assert str(fault) == (
-            "harness.yml:1:11 plugins.a: failed: ValueError: 7 is too large (parts.py, line 32)"
+            "harness.yml:1:11 plugins.a: failed: ValueError: 7 is too large (parts.py, line 42)"
         )
         assert runs(root) == {"a": "ACTIVE", "b": "ACTIVE"}
         assert log[:5] == ["brittle 1", "+0", "-0", "+2", "-2"]
