@@ -18,6 +18,7 @@ from pydantic_core import from_json
 from terret_agents import Agent
 from terret_llm import HarnessError
 
+from ._observations import has_observed
 from ._output import Output
 
 WORKER: Final = files("terret_plugin_loop_codeact").joinpath("_worker.py").read_text("utf-8")
@@ -65,7 +66,6 @@ class Interpreter:
         self.restarted = False
         self._agent = agent
         self._settings = settings
-        self._is_first = agent.session.last_turn == 0
         self._is_owned = False
         self._process: Process | None = None
         self._frames: BufferedByteReceiveStream | None = None
@@ -127,7 +127,7 @@ class Interpreter:
                 await self._frames.receive_until(b"\n", MAX_FRAME)  # it is ready
         except (anyio.IncompleteRead, anyio.EndOfStream, TimeoutError) as error:
             raise NoInterpreterError(self._settings.command, repr(error)) from error
-        self.restarted, self._is_first = not self._is_first, False
+        self.restarted = has_observed(self._agent.session)
         return process
 
     async def _start(self) -> Process:

@@ -24,6 +24,11 @@ def observe(session: Session, text: str, results: Sequence[int] = ()) -> None:
     session.append("user/message", message, surface_op=replaced, sources=sources)
 
 
+def has_observed(session: Session) -> bool:
+    """Tells whether a program has run in a session, as far as its model remembers."""
+    return any(message.source == SOURCE for message in session.derive_messages())
+
+
 def observe_lost(session: Session) -> None:
     """Tells of the calls of a program that a crash left without a word, if there are any."""
     lost: list[ToolResult] = []
