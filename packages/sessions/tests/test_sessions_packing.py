@@ -1,4 +1,5 @@
 import gc
+import json
 import tracemalloc
 
 import pytest
@@ -15,18 +16,18 @@ from terret_llm import (
     TextBlock,
     TextDelta,
     ToolCallDelta,
-    create_assistant_message,
 )
 from terret_sessions import (
     AssistantChunk,
-    AssistantMessage,
     Session,
     SessionEvent,
     StepEnd,
     TurnStart,
+    event_from_json,
+    event_rows,
     event_to_json,
 )
-from terret_sessions._packing import Slot, pack_runs
+from terret_sessions._views import EventsView
 
 texts = st.text(max_size=5)
 indexes = st.integers(0, 1)
@@ -95,10 +96,12 @@ def test_a_replayed_log_equals_the_packed_one(parts: list[tuple[Chunk, int]]) ->
 )
 def test_a_run_occupies_one_node(parts: list[tuple[Chunk, int]], nodes: int) -> None:
     """S-083, S-106: Runs of three or more of one kind and block; the others stay single."""
-    slots: list[Slot] = list(_log(parts).events[1:])
-    pack_runs(slots, 0)
+    session = _log(parts)
+    _pack(session)
+    events = session.events[1:-1]
+    assert isinstance(events, EventsView)
 
-    assert len({id(slot) for slot in slots}) == nodes
+    assert len(list(events.parts())) == nodes
 
 
 def test_a_view_that_was_taken_before_stays_as_it_was() -> None:
@@ -124,26 +127,51 @@ def test_times_may_go_back_within_a_run() -> None:
     assert session.events[1] is not seed[1]
 
 
-@pytest.mark.parametrize("closing", ["assistant/message", "step/end"])
-def test_a_packed_chunk_costs_a_tenth_of_the_memory(closing: str) -> None:
-    """S-106: The message packs its chunks; those of failed attempts wait for the step's end."""
+@given(runs, st.data())
+def test_rows_are_made_of_packed_events_as_of_single_ones(
+    parts: list[tuple[Chunk, int]], data: st.DataObject
+) -> None:
+    """S-083, M-117: Of any part of a log, while its last run is open and afterwards."""
+    session = _log(parts)
+    start = data.draw(st.integers(0, len(session.events)))
+    stop = data.draw(st.integers(start, len(session.events)))
+    for _ in range(2):
+        part = session.events[start:stop]
+        rows = [row.encode() for row in event_rows(part)]
+        assert [json.loads(row) for row in rows] == [
+            json.loads(event_to_json(event)) for event in part
+        ]
+        assert [event_from_json(row) for row in rows] == list(part)
+        session.append("step/end", StepEnd(1, 1))
+
+
+def test_a_spoiled_text_in_a_run_costs_its_own_row() -> None:
+    """S-108: The other rows of the run are as they were."""
+    session = Session()
+    for text in ("a", "\ud800", '","', "b"):
+        session.append("assistant/chunk", AssistantChunk(1, 1, TextDelta(0, text)))
+    rows = [json.loads(row) for row in event_rows(session.events)]
+
+    assert [row["data"]["chunk"]["text"] for row in rows] == ["a", "\ufffd", '","', "b"]
+    assert [row.get("lossy", False) for row in rows] == [False, True, False, False]
+
+
+def test_a_packed_chunk_costs_a_tenth_of_the_memory() -> None:
+    """S-106: Once its run is over; a single event is what is read of it."""
+    session, single = Session(), []
     gc.collect()
     tracemalloc.start()
     try:
-        session = Session()
         for number in range(5000):
             chunk = AssistantChunk(1, 1, TextDelta(0, f"{number:04}"))
             session.append("assistant/chunk", chunk)
-            del chunk
-        single = tracemalloc.get_traced_memory()[0]
-        if closing == "step/end":
-            session.append("step/end", StepEnd(1, 1))
-        else:
-            answer = AssistantMessage(1, 1, create_assistant_message("x", "p", "m"))
-            session.append("assistant/message", answer, surface_op="append")
+        del chunk
+        session.append("step/end", StepEnd(1, 1))
         packed = tracemalloc.get_traced_memory()[0]
+        single = list(session.events)
+        unpacked = tracemalloc.get_traced_memory()[0] - packed
     finally:
         tracemalloc.stop()
 
-    assert packed * 10 < single
-    assert session.events[4711].view == AssistantChunk(1, 1, TextDelta(0, "4711"))
+    assert packed * 8 < unpacked
+    assert single[4711].view == AssistantChunk(1, 1, TextDelta(0, "4711"))

@@ -1,8 +1,9 @@
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from threading import Lock
+from typing import Final, Generic, TypeVar
 
 import anyio
-from anyio import CancelScope, CapacityLimiter, to_thread
+from anyio import CapacityLimiter, to_thread
 
 T = TypeVar("T")
 
@@ -21,33 +22,36 @@ class BlockingCalls:
     async def run(self, fn: Callable[[], T]) -> T:
         """Run `fn` and return what it returns, or raise what it raises."""
         call = _Call(fn)
-        async with anyio.create_task_group() as group:
-            group.start_soon(call.run, self._limiter)
-            try:
-                await call.done.wait()
-            except anyio.get_cancelled_exc_class():
-                call.scope.deadline = anyio.current_time() + self._grace
+        try:
+            return await to_thread.run_sync(call, abandon_on_cancel=True, limiter=self._limiter)
+        except anyio.get_cancelled_exc_class():
+            if call.withdraw():
                 raise
-        if call.error is not None:
-            raise call.error
-        return call.results[0]
+            with anyio.move_on_after(self._grace, shield=True):
+                while not call.ended:  # noqa: ASYNC110 - a thread cannot set an event of a loop
+                    await anyio.sleep(_POLL_SECONDS)
+            raise
 
 
 class _Call(Generic[T]):
-    def __init__(self, fn: Callable[[], T]) -> None:
-        self.scope = CancelScope(shield=True)
-        self.done = anyio.Event()
-        self.results: list[T] = []
-        self.error: Exception | None = None
-        self._fn = fn
+    """A call that begins in a thread, if nobody has withdrawn it before."""
 
-    async def run(self, limiter: CapacityLimiter) -> None:
+    def __init__(self, fn: Callable[[], T]) -> None:
+        self.ended = False
+        self._fn = fn
+        self._begin = Lock()
+
+    def withdraw(self) -> bool:
+        """Keep the call from beginning; False if it has begun."""
+        return self._begin.acquire(blocking=False)
+
+    def __call__(self) -> T:
+        if not self._begin.acquire(blocking=False):
+            raise RuntimeError("withdrawn")  # nobody waits for it
         try:
-            with self.scope:
-                self.results.append(
-                    await to_thread.run_sync(self._fn, abandon_on_cancel=True, limiter=limiter)
-                )
-        except Exception as error:
-            self.error = error
+            return self._fn()
         finally:
-            self.done.set()
+            self.ended = True
+
+
+_POLL_SECONDS: Final = 0.005

@@ -174,7 +174,7 @@ class SessionCoordinator(SessionPersistence):
             self._open_window(lane)
 
     def _note(self, session: Session, _: SessionEvent) -> None:
-        lane = self._lanes.get(session.id)
+        lane = self._lanes.get(session.header.id)
         if lane is not None and not lane.window_open:
             self._open_window(lane)
 

@@ -9,11 +9,11 @@ from ._errors import (
     UnknownEventTypeError,
     UnreadableRowError,
 )
-from ._event_types import event_type
+from ._event_types import event_type, plain_object
 from ._events import Replace, SessionEvent, SurfaceOp
-from ._json import check_parsed, copy_json
+from ._json import MAX_DEPTH, check_parsed, copy_json
 from ._reading import Fields
-from ._sources import sources_from_wire
+from ._sources import Sources, sources_from_wire
 
 
 def event_from_json(row: bytes | str) -> SessionEvent:
@@ -32,6 +32,20 @@ def event_from_wire(data: object) -> SessionEvent:
     return read_event(data, walk=copy_json)
 
 
+def read_payload(type: str, seq: int, data: object, *, ignorable: bool) -> Any:
+    """The payload of an event that is to be appended, of plain data, which is walked and copied."""
+    declared = event_type(type)
+    if declared is None and not ignorable:
+        raise UnknownEventTypeError(type, seq=seq)
+    try:
+        plain = copy_json(data, max_depth=MAX_DEPTH)
+        return plain_object(plain) if declared is None else declared.decode(plain)
+    except LosslessJsonError as error:
+        raise LosslessJsonError(error.pointer, error.reason, event_type=type) from None
+    except ValueError as error:
+        raise InvalidEventError(type, str(error), seq=seq) from None
+
+
 def parse_row(row: bytes | str) -> object:
     try:
         return from_json(row)
@@ -41,30 +55,38 @@ def parse_row(row: bytes | str) -> object:
 
 def read_event(data: object, *, walk: Callable[[object], Any] = check_parsed) -> SessionEvent:
     """Read an event that was parsed; by default nothing of it is copied."""
-    name, seq = _place(data)
     try:
-        read = Fields(walk(data), "event", *_KEYS)
-        declared = event_type(name)
-        ignorable = read.marker("ignorable")
-        read.marker("lossy")
-        if declared is None and not ignorable:
-            raise UnknownEventTypeError(name, seq=seq)
-        plain = read.mapping("data")
-        return SessionEvent(
-            read.text("type"),
-            read.count("seq"),
-            read.count("time"),
-            plain if declared is None else declared.decode(plain),
-            _surface_op(read.get("surfaceOp")) if "surfaceOp" in read else None,
-            sources_from_wire(read.get("sourceEventSeqs")) if "sourceEventSeqs" in read else None,
-            ignorable,
-        )
+        return _read(walk(data))
     except LosslessJsonError as error:
+        name, _ = _place(data)
         raise LosslessJsonError(error.pointer, error.reason, event_type=name) from None
     except InvalidEventError:
         raise
     except ValueError as error:
+        name, seq = _place(data)
         raise InvalidEventError(name, str(error), seq=seq) from None
+
+
+def _read(wire: Any) -> SessionEvent:
+    read = Fields(wire, "event", *_KEYS)
+    name, seq, time = read.text("type"), read.count("seq"), read.count("time")
+    declared = event_type(name)
+    operation, sources, ignorable = _marks(read) if len(wire) > _PLAIN else (None, None, False)
+    if declared is None and not ignorable:
+        raise UnknownEventTypeError(name, seq=seq)
+    plain = read.mapping("data")
+    view = plain if declared is None else declared.decode(plain)
+    return SessionEvent(name, seq, time, view, operation, sources, ignorable)
+
+
+def _marks(read: Fields) -> tuple[SurfaceOp | None, Sources | None, bool]:
+    """What only some events have."""
+    read.marker("lossy")
+    return (
+        _surface_op(read.get("surfaceOp")) if "surfaceOp" in read else None,
+        sources_from_wire(read.get("sourceEventSeqs")) if "sourceEventSeqs" in read else None,
+        read.marker("ignorable"),
+    )
 
 
 def _place(data: object) -> tuple[str, int | None]:
@@ -82,4 +104,5 @@ def _surface_op(wire: object) -> SurfaceOp:
     return Replace(read.count("start"), read.count("end"))
 
 
+_PLAIN = 4  # keys that every event has
 _KEYS = ("type", "seq", "time", "data", "surfaceOp", "sourceEventSeqs", "ignorable", "lossy")

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from json.encoder import encode_basestring
 from typing import Final
 
@@ -13,6 +14,7 @@ from terret_llm import (
     replace_surrogates,
 )
 
+from ._chunk_runs import CHUNK, ChunkRun
 from ._errors import InvalidEventError, LosslessJsonError
 from ._events import Replace, SessionEvent, wire_data
 from ._json import MAX_INT, check_json
@@ -27,6 +29,7 @@ from ._payloads import (
     TurnStart,
 )
 from ._records import EndSeed, InboxSpliced, RequestContext, RequestHeader
+from ._views import EventsView
 
 
 def event_to_json(event: SessionEvent) -> bytes:
@@ -38,26 +41,57 @@ def event_to_json(event: SessionEvent) -> bytes:
     try:
         if isinstance(view, AssistantChunk) and view.chunk.__class__ in _DELTAS:
             return _delta_row(event, view).encode()
-        return b'%b,"data":%b}' % (_envelope(event).encode(), _encoded_data(event))
+        return f'{_envelope(event)},"data":{_encoded_data(event)}}}'.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEventError(event.type, _fault(event, error), seq=event.seq) from error
 
 
-def event_row(event: SessionEvent) -> bytes:
-    """As `event_to_json`, but what JSON cannot carry is replaced and the row is marked lossy.
+def event_rows(events: Sequence[SessionEvent]) -> list[str]:
+    """The rows of a batch, as text that UTF-8 can carry; for storages.
 
-    So one bad value never keeps the other events of a batch from the disk.
+    What JSON cannot carry is replaced and its row marked lossy, so one bad value never keeps the
+    other events of a batch from the disk. A part of a session's log is encoded as it is packed.
     """
+    rows: list[str] = []
+    for part in events.parts() if isinstance(events, EventsView) else events:
+        if isinstance(part, SessionEvent):
+            rows.append(_row(part))
+        else:
+            rows += _run_rows(*part)
+    return rows
+
+
+def event_row(event: SessionEvent) -> bytes:
+    """As `event_rows`, for a single event."""
+    return _row(event).encode()
+
+
+def _row(event: SessionEvent) -> str:
     try:
-        return event_to_json(event)
+        return event_to_json(event).decode()
     except InvalidEventError:
-        data = to_json(_carried(wire_data(event)))
-        return b'%b,"lossy":true,"data":%b}' % (_envelope(event).encode(), data)
+        data = to_json(_carried(wire_data(event))).decode()
+        return f'{_envelope(event)},"lossy":true,"data":{data}}}'
+
+
+def _run_rows(run: ChunkRun, first: int, stop: int) -> list[str]:
+    """The rows of a part of a run, of which only seq, time and text differ."""
+    texts, times = run.columns(first, stop)
+    try:
+        encoded = to_json(texts).decode()
+    except ValueError:
+        return [_row(run.event(seq)) for seq in range(first, stop)]
+    head = run.head.decode() + '"'
+    bare = encoded[2:-2].split('","')  # inside of a text, a quote follows a backslash
+    return [
+        f'{{"type":"assistant/chunk","seq":{seq},"time":{time}{head}{text}"}}}}}}'
+        for seq, time, text in zip(range(first, stop), times, bare, strict=True)
+    ]
 
 
 def _delta_row(event: SessionEvent, view: AssistantChunk) -> str:
     return (
-        f'{{"type":"assistant/chunk","seq":{event.seq},"time":{event.time},"data":'
+        f'{{"type":"{CHUNK}","seq":{event.seq},"time":{event.time},"data":'
         f'{{"turn":{view.turn},"step":{view.step},"chunk":{chunk_json(view.chunk)}}}}}'
     )
 
@@ -79,14 +113,14 @@ def _operation(operation: object) -> str:
     return '"append"'
 
 
-def _encoded_data(event: SessionEvent) -> bytes:
+def _encoded_data(event: SessionEvent) -> str:
     data = wire_data(event)
     if event.view.__class__ not in _TRUSTED:
         check_json(data)
-    encoded = to_json(data, inf_nan_mode="constants")
-    if any(mark in encoded for mark in _SUSPICIOUS):
-        check_json(data)
-    return encoded
+    encoded = to_json(data)
+    if b"NaN" in encoded or b"Infinity" in encoded or b"-0.0" in encoded:
+        check_json(data)  # numbers or text: the walk knows
+    return encoded.decode()
 
 
 def _fault(event: SessionEvent, error: Exception) -> str:
@@ -135,4 +169,3 @@ _TRUSTED: Final = frozenset(
         TurnStart,
     }
 )
-_SUSPICIOUS: Final = (b"NaN", b"Infinity", b"-0.0")  # numbers or text: the walk knows which

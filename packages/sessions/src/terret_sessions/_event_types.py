@@ -55,16 +55,16 @@ def declare_event_type(
 
 
 def register(declared: EventType) -> EventType:
-    known = TYPES.get(declared.name)
+    known = _TYPES.get(declared.name)
     if known is not None and not _may_follow(known, declared):
         raise EventTypeConflictError(declared.name, _owner(known), _owner(declared))
-    TYPES[declared.name] = declared
+    _TYPES[declared.name] = declared
     return declared
 
 
 def event_type(name: str) -> EventType | None:
     """The declaration of a type; None if no imported package made one."""
-    return TYPES.get(name)
+    return _TYPES.get(name)
 
 
 class _GeneratedCodec:
@@ -109,4 +109,4 @@ def _owner(declared: EventType) -> str:
     return "plain JSON" if payload is None else f"{payload.__module__}.{payload.__qualname__}"
 
 
-TYPES: dict[str, EventType] = {}
+_TYPES: dict[str, EventType] = {}

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePosixPath, PureWindowsPath
 from time import time_ns
@@ -13,7 +14,8 @@ from terret_llm import (
     tool_schema_from_wire,
 )
 
-from ._json import check_text
+from ._errors import LosslessJsonError
+from ._json import check_text, copy_json
 from ._reading import Fields, present
 
 LOG_VERSION: Final = 0
@@ -74,8 +76,19 @@ class SessionHeader(SessionMeta):
         }
 
 
-def new_header(session_id: str | None, meta: SessionMeta) -> SessionHeader:
+Meta = SessionMeta | Mapping[str, object]
+
+
+def header_of(session_id: str | None, meta: Meta | None) -> SessionHeader:
     """A header made now; without an id the session gets a fresh one."""
+    if meta is None:
+        meta = SessionMeta()
+    elif not isinstance(meta, SessionMeta):
+        try:
+            meta = session_meta_from_wire(copy_json(meta))
+        except LosslessJsonError as error:
+            place = "session metadata"
+            raise LosslessJsonError(error.pointer, error.reason, event_type=place) from None
     described = {field.name: getattr(meta, field.name) for field in fields(SessionMeta)}
     now = time_ns() // 1_000_000
     return SessionHeader(

@@ -53,32 +53,32 @@ class Lane:
         """Whether the session was announced and not refused; else nothing of it is stored."""
         return self.session is not None and self.session.announced
 
-    async def write(self) -> None:
+    async def write(self, *, durable: bool = False) -> None:
         """Write what waits now as one batch."""
         async with self._io:
             session = self.session
             if session is None or not self.waiting or self.gone.is_set():
                 return
             try:
-                await self._store(session)
+                await self._store(session, durable=durable)
             except SessionChangedError as error:
                 log.warning("%s; what is missing is written again", error)
                 self._distrust()
-                await self._store(session)
+                await self._store(session, durable=durable)
             self.failed = False
 
     async def drain(self) -> None:
         """Write everything, what arrives meanwhile included, and make it durable."""
-        while self.waiting and not self.gone.is_set():
-            await self.write()
-        async with self._io:
-            if self._open and self._synced < self._stored:
-                try:
+        try:
+            while self.waiting and not self.gone.is_set():
+                await self.write(durable=True)
+            async with self._io:
+                if self._open and self._synced < self._stored:
                     await self._storage.sync(self.id)
-                except Exception:
-                    self._distrust()  # who knows what the disk has
-                    raise
-                self._synced = self._stored
+                    self._synced = self._stored
+        except Exception:
+            self._distrust()  # who knows what the disk has
+            raise
 
     async def retire(self) -> None:
         """Drain and give the storage back, once; if that fails, everything stays as it is."""
@@ -122,8 +122,10 @@ class Lane:
             for seq, event in enumerate(events, following):
                 if event.seq != seq:
                     raise InvalidEventError(event.type, f"seq {seq} is next", seq=event.seq)
-            await self._storage.append_batch(header, events, materialized=stored is not None)
-            await self._storage.sync(self.id)
+            materialized = stored is not None
+            await self._storage.append_batch(
+                header, events, materialized=materialized, durable=True
+            )
 
     async def delete(self) -> None:
         """Take the storage and remove the session from it."""
@@ -133,15 +135,19 @@ class Lane:
                 raise SessionNotFoundError(self.id)
             await self._storage.delete(self.id)
 
-    async def _store(self, session: Session) -> None:
+    async def _store(self, session: Session, *, durable: bool) -> None:
         if not self._open:
             await self._adopt(session)
         end = len(session.events)
         if end > self._stored:
             batch = session.events[self._stored : end]
             materialized = self._stored > 0
-            await self._storage.append_batch(session.header, batch, materialized=materialized)
+            await self._storage.append_batch(
+                session.header, batch, materialized=materialized, durable=durable
+            )
             self._stored = end
+            if durable:
+                self._synced = end
 
     def _distrust(self) -> None:
         """Take the storage anew and look at what it has before the next write."""

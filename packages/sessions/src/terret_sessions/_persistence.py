@@ -157,10 +157,16 @@ class SessionStorage(ABC):
 
     @abstractmethod
     async def append_batch(
-        self, header: SessionHeader, events: Sequence[SessionEvent], *, materialized: bool
+        self,
+        header: SessionHeader,
+        events: Sequence[SessionEvent],
+        *,
+        materialized: bool,
+        durable: bool = False,
     ) -> None:
         """Write events behind those that are stored; `materialized` tells whether there are any.
 
+        With `durable` it returns when they are as safe as `sync` makes them, which saves a wait.
         All are written or none. Events whose seq is stored already are passed over. Raises
         SessionChangedError if somebody else changed or removed what is stored, or if the events do
         not follow it; the coordinator then looks again.

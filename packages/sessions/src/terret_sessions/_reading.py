@@ -1,4 +1,5 @@
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeVar, cast
 
 T = TypeVar("T")
@@ -13,11 +14,11 @@ class Fields:
     __slots__ = ("_data", "_place")
 
     def __init__(self, data: object, place: str, *keys: str) -> None:
-        if not isinstance(data, Mapping):
+        if not isinstance(data, dict):
             raise ValueError(f"{place} must be an object, not {type(data).__name__}")
-        for key in data:
-            if key not in keys:
-                raise ValueError(f"{place}: unknown key {key!r}")
+        if not data.keys() <= _as_set(keys):
+            unknown = next(key for key in data if key not in keys)
+            raise ValueError(f"{place}: unknown key {unknown!r}")
         self._data = data
         self._place = place
 
@@ -78,6 +79,11 @@ class Fields:
             wanted = kind.__name__
             raise ValueError(f"{self._place}: {key!r} must be of type {wanted}, not {value!r:.80}")
         return value
+
+
+@cache
+def _as_set(keys: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(keys)
 
 
 def present(**fields: object) -> dict[str, object]:

@@ -1,33 +1,44 @@
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from terret_llm import create_tool_result_message
 
 from ._events import SessionEvent, SurfaceOp
-from ._payloads import ErrorInfo, StepEnd, ToolResult, TurnEnd
+from ._last_turn import last_turn
+from ._payloads import ErrorInfo, StepEnd, ToolResult, TurnEnd, TurnStart
 from ._progress import TOOL_NOT_STARTED, TOOL_OUTCOME_UNKNOWN, LogProgress, OpenCall
 from ._reasons import Interrupted
 from ._sources import Sources
 
 
-def repair_closers(events: Iterable[SessionEvent]) -> tuple[SessionEvent, ...]:
+def repair_closers(events: Sequence[SessionEvent]) -> tuple[SessionEvent, ...]:
     """The events that close the last turn of a log, if it is open; nothing else is touched.
 
     Each call of the open step without result gets one: TOOL_NOT_STARTED if its body cannot have
     begun, else TOOL_OUTCOME_UNKNOWN. They carry the time of the last event, and the same log always
     gives the same closers.
     """
-    progress, last = LogProgress(), None
-    for last in events:
-        progress.advance(last)
-    if last is None or not progress.turn_open:
+    turn = last_turn(reversed(events))
+    if turn is None or turn.end is not None:
         return ()
-    closers = _Closers(last)
+    progress = LogProgress()
+    for event in events[_start_of(turn.number, events) :]:
+        progress.advance(event)
+    if not progress.turn_open:
+        return ()
+    closers = _Closers(events[-1])
     if progress.step_open:
         for call_id, call in progress.calls.items():
             closers.answer(progress, call_id, call)
         closers.add("step/end", StepEnd(progress.turn, progress.step))
     closers.add("turn/end", TurnEnd(progress.turn, Interrupted()))
     return tuple(closers.events)
+
+
+def _start_of(turn: int, events: Sequence[SessionEvent]) -> int:
+    for at in reversed(range(len(events))):
+        if events[at].view == TurnStart(turn):
+            return at
+    return 0
 
 
 class _Closers:

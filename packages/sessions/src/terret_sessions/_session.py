@@ -1,36 +1,17 @@
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import time_ns
-from typing import Any, Protocol, final
+from typing import Protocol, final
 
-from terret_llm import Message
-
-from ._decoding import event_from_wire
-from ._errors import (
-    InvalidEventError,
-    LosslessJsonError,
-    SessionBusyError,
-    UnknownEventTypeError,
-)
-from ._event_types import TYPES, event_type, plain_object
+from ._chunk_runs import CHUNK
+from ._errors import SessionBusyError
 from ._events import SessionEvent, SurfaceOp
-from ._folds import FOLDS, LogFolds
-from ._headers import (
-    EpochHeader,
-    SessionHeader,
-    SessionMeta,
-    new_header,
-    session_meta_from_wire,
-)
-from ._json import MAX_DEPTH, copy_json
-from ._packing import Slot
-from ._records import EndSeed, RequestContext
+from ._headers import Meta, SessionHeader, header_of
+from ._log import Log, Seed
+from ._payloads import AssistantChunk
+from ._records import EndSeed
 from ._sources import Item, Sources
-from ._surface import Surface, derived_message
-from ._views import EventsView, ListView
 
-Seed = Iterable[SessionEvent | Mapping[str, object]]
-Meta = SessionMeta | Mapping[str, object]
 Validator = Callable[["Session", SessionEvent], object]
 Listener = Callable[["Session", SessionEvent], object]
 
@@ -38,8 +19,9 @@ Listener = Callable[["Session", SessionEvent], object]
 class Publisher(Protocol):
     """Where a live session announces its events; a session without one is bare."""
 
-    def listeners(self, session: "Session") -> tuple[Listener, ...]:
-        """Those who hear of the session's events now."""
+    @property
+    def listeners(self) -> Callable[[object | None], tuple[Listener, ...]]:
+        """Gives those who hear of the events of a scope now."""
         ...
 
     def contain(self, session: "Session", error: Exception) -> None:
@@ -48,7 +30,7 @@ class Publisher(Protocol):
 
 
 @final
-class Session:
+class Session(Log):
     """An append-only log of events, and what follows from it.
 
     A session of a store is made by `ctx[Sessions]`; a bare one works alone and has neither
@@ -66,12 +48,8 @@ class Session:
         meta: Meta | None = None,
         header: SessionHeader | None = None,
     ) -> None:
-        self.header = _new_header(id, meta) if header is None else header
-        self.surface = Surface()
-        self._slots: list[Slot] = []
-        self._folds = LogFolds(self._slots)
-        self._messages: list[Message] = []
-        self._derived = (0, 0)
+        self.header = header_of(id, meta) if header is None else header
+        super().__init__()
         self._validators: tuple[Validator, ...] = ()
         self._publisher: Publisher | None = None
         self._scope: object | None = None
@@ -80,7 +58,12 @@ class Session:
         self._publishing = False
         self._holds = 0
         self._deferred: Callable[[], object] | None = None
-        self.first_live_seq = 0 if seed is None else self._plant(seed)
+        self.first_live_seq = 0
+        if seed is not None:
+            self._plant(seed)
+            self.first_live_seq = len(self._slots)
+            if not self._slots or not isinstance(self.events[-1].view, EndSeed):
+                self.append("session/end-seed", EndSeed())
 
     @property
     def id(self) -> str:
@@ -98,29 +81,9 @@ class Session:
         return self._scope
 
     @property
-    def open_turn(self) -> int | None:
-        """The number of the turn that is open."""
-        return self._folds.open_turn
-
-    @property
-    def open_step(self) -> int | None:
-        """The number of the step that is open."""
-        return self._folds.open_step
-
-    @property
-    def last_turn(self) -> int:
-        """The number of the turn that began last; 0 before the first."""
-        return self._folds.last_turn
-
-    @property
     def announced(self) -> bool:
         """Whether the creation was announced and nobody refused it."""
         return self._announced
-
-    @property
-    def events(self) -> Sequence[SessionEvent]:
-        """The log up to now, as a read-only view that does not grow; its index is the seq."""
-        return EventsView(self._slots, range(len(self._slots)))
 
     def append(
         self,
@@ -141,81 +104,18 @@ class Session:
         """
         if self._publishing:
             raise SessionBusyError(self.id, type)
-        seq = len(self._slots)
-        declared = TYPES.get(type)
-        if declared is not None:
-            ignorable = declared.ignorable
-        if declared is None or data.__class__ is not declared.payload:
-            data = _read_plain(type, seq, data, ignorable)
-        if sources is not None and not isinstance(sources, Sources):
-            sources = Sources(sources)
-        event = SessionEvent(
-            type, seq, time_ns() // 1_000_000, data, surface_op, sources, ignorable
-        )
-        seen = declared is None or declared.surface or surface_op is not None or sources is not None
-        place = self.surface.plan(event) if seen else None
+        place: slice | None = None
+        log_only = surface_op is None and sources is None
+        if log_only and data.__class__ is AssistantChunk and type == CHUNK:
+            event = SessionEvent(CHUNK, len(self._slots), time_ns() // 1_000_000, data)
+        else:
+            event = self._made(type, data, surface_op, sources, ignorable)
+            place = self.surface.plan(event)
         if self._publisher is None:
             self._commit(event, place)
         else:
             self._append_live(self._publisher, event, place)
         return event
-
-    def derive_messages(self) -> Sequence[Message]:
-        """What the model sees now, as a read-only view that does not grow: O(new events)."""
-        generation, done = self._derived
-        nodes = self.surface.nodes
-        if generation != self.surface.replace_generation:
-            self._messages, done = [], 0
-        for node in nodes[done:]:
-            message = derived_message(node)
-            if message is not None:
-                self._messages.append(message)
-        self._derived = (self.surface.replace_generation, len(nodes))
-        return ListView(self._messages, range(len(self._messages)))
-
-    def request_header(self) -> EpochHeader | None:
-        """The header in force; None before the first request."""
-        return self._folds.request_header
-
-    def request_context(self) -> RequestContext | None:
-        """The route in force; None before the first request."""
-        return self._folds.request_context
-
-    def _plant(self, seed: Seed) -> int:
-        slots = seed.slots() if isinstance(seed, EventsView) else None
-        if slots is not None:
-            self._take_over(slots)
-        else:
-            self._plant_each(seed)
-        length = len(self._slots)
-        if length == 0 or not isinstance(self.events[-1].view, EndSeed):
-            self.append("session/end-seed", EndSeed())
-        return length
-
-    def _plant_each(self, seed: Seed) -> None:
-        for item in seed:
-            event = item if isinstance(item, SessionEvent) else event_from_wire(item)
-            expected = len(self._slots)
-            if event.seq != expected:
-                raise InvalidEventError(event.type, f"seq {expected} is next", seq=event.seq)
-            self._commit(event, self.surface.plan(event))
-
-    def _take_over(self, slots: list[Slot]) -> None:
-        """Begin with a log that is packed already; packed chunks change nothing but its length."""
-        self._slots += slots
-        self._folds.leave_packed()
-        for slot in slots:
-            if slot.__class__ is SessionEvent:
-                self.surface.commit(slot, self.surface.plan(slot))
-                self._folds.take(slot.view)
-
-    def _commit(self, event: SessionEvent, place: slice | None) -> None:
-        self._slots.append(event)
-        if place is not None:
-            self.surface.commit(event, place)
-        fold = FOLDS.get(event.view.__class__)
-        if fold is not None:
-            fold(self._folds, event.view)
 
     def _append_live(self, publisher: Publisher, event: SessionEvent, place: slice | None) -> None:
         self._publishing = True
@@ -223,14 +123,15 @@ class Session:
             for check in self._validators:
                 check(self, event)
             self._commit(event, place)
-            for listener in publisher.listeners(self):
+            for listener in publisher.listeners(self._scope):
                 try:
                     listener(self, event)
                 except Exception as error:
                     publisher.contain(self, error)
         finally:
             self._publishing = False
-            self._let_go()
+            if self._deferred is not None:
+                self._let_go()
 
     @property
     def _held_back(self) -> bool:
@@ -251,28 +152,3 @@ class Session:
         if self._deferred is not None and not self._held_back:
             deferred, self._deferred = self._deferred, None
             deferred()
-
-
-def _new_header(session_id: str | None, meta: Meta | None) -> SessionHeader:
-    if meta is None:
-        meta = SessionMeta()
-    elif not isinstance(meta, SessionMeta):
-        try:
-            meta = session_meta_from_wire(copy_json(meta))
-        except LosslessJsonError as error:
-            place = "session metadata"
-            raise LosslessJsonError(error.pointer, error.reason, event_type=place) from None
-    return new_header(session_id, meta)
-
-
-def _read_plain(type: str, seq: int, data: object, ignorable: bool) -> Any:
-    declared = event_type(type)
-    if declared is None and not ignorable:
-        raise UnknownEventTypeError(type, seq=seq)
-    try:
-        plain = copy_json(data, max_depth=MAX_DEPTH)
-        return plain_object(plain) if declared is None else declared.decode(plain)
-    except LosslessJsonError as error:
-        raise LosslessJsonError(error.pointer, error.reason, event_type=type) from None
-    except ValueError as error:
-        raise InvalidEventError(type, str(error), seq=seq) from None

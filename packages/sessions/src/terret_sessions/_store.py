@@ -11,11 +11,12 @@ from ._errors import (
     SessionStateError,
 )
 from ._events import SessionEvent
-from ._headers import SessionHeader, SessionMeta
+from ._headers import Meta, SessionHeader, SessionMeta
 from ._last_turn import last_turn
+from ._log import Seed
 from ._notifications import CREATED, DISPOSED, EVENT, FLUSH
 from ._persistence import SessionLog
-from ._session import Listener, Meta, Seed, Session, Validator
+from ._session import Listener, Session, Validator
 
 
 class Sessions(Service, key="sessions"):
@@ -222,9 +223,9 @@ class _Entry:
 class _ContextPublisher:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-
-    def listeners(self, session: Session) -> tuple[Listener, ...]:
-        return self._ctx.listeners(EVENT, session.scope)
+        self.listeners: Callable[[object | None], tuple[Listener, ...]] = partial(
+            ctx.listeners, EVENT
+        )
 
     def contain(self, session: Session, error: Exception) -> None:
         self._ctx.report(error, label=f"session/event of session {session.id!r}")

@@ -2,8 +2,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import eq
 from typing import Any, Self, TypeVar, overload
 
+from ._chunk_runs import ChunkRun, Slot
 from ._events import SessionEvent
-from ._packing import PackedRun, Slot
 
 T = TypeVar("T")
 
@@ -71,6 +71,22 @@ class EventsView(ListView[SessionEvent]):
         whole = not self._first and window == range(len(window))
         return self._items[: len(window)] if whole else None
 
+    def parts(self) -> Iterator[SessionEvent | tuple[ChunkRun, int, int]]:
+        """The events, and runs of them with their first seq and the one behind their last."""
+        if self._window.step != 1:
+            yield from self
+            return
+        at, stop = self._window.start, self._window.stop
+        while at < stop:
+            slot: Slot = self._items[at]
+            if isinstance(slot, ChunkRun):
+                seq = self._first + at
+                at = min(slot.first + len(slot) - self._first, stop)
+                yield slot, seq, self._first + at
+            else:
+                at += 1
+                yield slot
+
     def _part(self, window: range) -> Self:
         return type(self)(self._items, window, self._first)
 
@@ -79,7 +95,7 @@ class EventsView(ListView[SessionEvent]):
 
     def _at(self, position: int) -> SessionEvent:
         slot: Slot = self._items[position]
-        return slot.event(self._first + position) if isinstance(slot, PackedRun) else slot
+        return slot.event(self._first + position) if isinstance(slot, ChunkRun) else slot
 
 
 def log_of(events: Sequence[SessionEvent], more: Iterable[SessionEvent] = ()) -> EventsView:

@@ -54,7 +54,12 @@ class MemorySessions(SessionStorage):
         return str(len(self.rows[id])) if id in self.rows else None
 
     async def append_batch(
-        self, header: SessionHeader, events: Sequence[SessionEvent], *, materialized: bool
+        self,
+        header: SessionHeader,
+        events: Sequence[SessionEvent],
+        *,
+        materialized: bool,
+        durable: bool = False,
     ) -> None:
         """See `SessionStorage`."""
         self._headers[header.id] = header

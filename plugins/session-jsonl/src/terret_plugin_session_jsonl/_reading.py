@@ -1,8 +1,8 @@
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic_core import from_json
 
@@ -18,6 +18,8 @@ from terret_sessions import (
     UnreadableRowError,
     session_header_from_wire,
 )
+
+Unreadable = SessionCorruptionError | SessionFormatUnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,7 @@ def read_log(path: Path, session_id: str, *, start: int = 0) -> LogText | None:
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
         text = _Text(path, session_id, start)
-        for line in file:
-            text.take(line)
+        text.read(file)
     if text.header is None:
         return None
     return LogText(
@@ -62,13 +63,9 @@ def read_log(path: Path, session_id: str, *, start: int = 0) -> LogText | None:
 def read_header(path: Path, row: bytes) -> SessionHeader:
     """Read the first line; raises as `read_log`."""
     try:
-        data = from_json(row.removeprefix(_BOM))
-    except ValueError as error:
-        raise SessionCorruptionError(str(path), "line 1", f"not JSON: {error}") from None
-    try:
-        return session_header_from_wire(data)
-    except ValueError as error:
-        raise SessionFormatUnsupportedError(str(path), "line 1", str(error)) from None
+        return _header_of(row)
+    except InvalidEventError as error:
+        raise _fault(path, 1, error) from None
 
 
 def revision(status: os.stat_result) -> str:
@@ -89,47 +86,56 @@ class _Text:
         self.terminated = True
         self._path = path
         self._session_id = session_id
-        self._number = 0
         self._before = start  # events that are not asked for
-        self._damage: SessionCorruptionError | None = None
 
-    def take(self, line: bytes) -> None:
-        self._number += 1
-        self.end += len(line)
-        row = line.strip(_PADDING)
-        if not row:
-            return
-        if self._damage is not None:
-            raise self._damage
-        try:
-            if self.header is None:
-                self._take_header(row)
-            elif self._before:
-                self._before -= 1
+    def read(self, lines: Iterable[bytes]) -> None:
+        take: Callable[[bytes], Any] = self._take_header
+        damage: Unreadable | None = None
+        for number, line in enumerate(lines, 1):
+            self.end += len(line)
+            row = line.strip(_PADDING)
+            if not row:
+                continue
+            if damage is not None:
+                raise damage
+            try:
+                take = take(row) or take
+            except UnreadableRowError as error:
+                damage = _fault(self._path, number, error)
+            except (InvalidEventError, LosslessJsonError) as error:
+                raise _fault(self._path, number, error) from None
             else:
-                self.events.add(row)
-        except UnreadableRowError as error:
-            self._damage = self._damaged(str(error))
-        except MisplacedEventError as error:
-            raise self._damaged(str(error)) from None
-        except (InvalidEventError, LosslessJsonError) as error:
-            place = f"line {self._number}"
-            raise SessionFormatUnsupportedError(str(self._path), place, str(error)) from None
-        else:
-            self.whole = self.end
-            self.terminated = line.endswith(b"\n")
+                self.whole = self.end
+                self.terminated = line.endswith(b"\n")
 
-    def _take_header(self, row: bytes) -> None:
-        try:
-            self.header = read_header(self._path, row)
-        except SessionCorruptionError as damage:
-            self._damage = damage
-            return
-        if self.header.id != self._session_id:
-            raise self._damaged(f"this is session {self.header.id!r}")
+    def _take_header(self, row: bytes) -> Callable[[bytes], Any]:
+        header = _header_of(row)
+        if header.id != self._session_id:
+            raise MisplacedEventError("header", f"this is session {header.id!r}")
+        self.header = header
+        return self._pass_over if self._before else self.events.add
 
-    def _damaged(self, reason: str) -> SessionCorruptionError:
-        return SessionCorruptionError(str(self._path), f"line {self._number}", reason)
+    def _pass_over(self, row: bytes) -> Callable[[bytes], Any] | None:
+        self._before -= 1
+        return None if self._before else self.events.add
+
+
+def _header_of(row: bytes) -> SessionHeader:
+    try:
+        data = from_json(row.removeprefix(_BOM))
+    except ValueError as error:
+        raise UnreadableRowError("header", f"not JSON: {error}") from None
+    try:
+        return session_header_from_wire(data)
+    except ValueError as error:
+        raise InvalidEventError("header", str(error)) from None
+
+
+def _fault(path: Path, number: int, error: InvalidEventError | LosslessJsonError) -> Unreadable:
+    place = f"line {number}"
+    if isinstance(error, UnreadableRowError | MisplacedEventError):
+        return SessionCorruptionError(str(path), place, str(error))
+    return SessionFormatUnsupportedError(str(path), place, str(error))
 
 
 _BOM: Final = b"\xef\xbb\xbf"

@@ -12,7 +12,7 @@ from terret_sessions import (
     SessionSnapshot,
     SessionStorage,
     StoredLog,
-    event_row,
+    event_rows,
 )
 from terret_sessions.storage import BlockingCalls, WriteLock, file_name
 
@@ -63,11 +63,16 @@ class SqliteStorage(SessionStorage):
         return await self._query(partial(read_suffix, path=self._path, session_id=id, seq=seq))
 
     async def append_batch(
-        self, header: SessionHeader, events: Sequence[SessionEvent], *, materialized: bool
+        self,
+        header: SessionHeader,
+        events: Sequence[SessionEvent],
+        *,
+        materialized: bool,
+        durable: bool = False,
     ) -> None:
         if events:
             change = Append(header, events, await _rows(events))
-            await self._writer.write(header.id, change)
+            await self._writer.write(header.id, change, durable=durable)
 
     async def commit_repair(
         self, header: SessionHeader, torn_marker: object | None, closers: Sequence[SessionEvent]
@@ -104,12 +109,13 @@ class SqliteStorage(SessionStorage):
 
 
 async def _rows(events: Sequence[SessionEvent]) -> list[str]:
-    rows = []
-    for count, event in enumerate(events, 1):
-        rows.append(event_row(event).decode())
-        if not count % _ROWS_AT_ONCE:  # a large seed must not hold up everybody else
+    """The rows of events. A large seed must not hold up everybody else."""
+    rows: list[str] = []
+    for start in range(0, len(events), _ROWS_AT_ONCE):
+        if start:
             await anyio.lowlevel.checkpoint()
+        rows += event_rows(events[start : start + _ROWS_AT_ONCE])
     return rows
 
 
-_ROWS_AT_ONCE: Final = 1000
+_ROWS_AT_ONCE: Final = 2000

@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Literal
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from terret_sessions import SessionChangedError
 from terret_sessions.storage import BlockingCalls
@@ -35,17 +36,19 @@ class Writer:
         self._identity: os.stat_result | None = None
         self._synced = True
 
-    async def write(self, session_id: str, change: Change) -> None:
+    async def write(self, session_id: str, change: Change, *, durable: bool = False) -> None:
         """Make a change; returns when it is committed, raises what it raises.
 
+        With `durable` it returns when the disk keeps it, where the setting is to sync at flushes.
         Raises SessionChangedError if somebody removed the database.
         """
-        await self._run(_Job(session_id, change))
+        sync = durable and self._fsync == "flush"
+        await self._run(_Job(session_id, change, sync=sync))
 
     async def sync(self, session_id: str) -> None:
         """Wait until the disk keeps what was committed before."""
         if self._fsync == "flush" and not self._synced:
-            await self._run(_Job(session_id, None))
+            await self._run(_Job(session_id, None, sync=True))
 
     async def close(self) -> None:
         await self._calls.run(self._close)
@@ -54,6 +57,7 @@ class Writer:
         self._waiting.append(job)
         async with self._turn:
             if not job.done:
+                await checkpoint()  # let those who are about to ask join in
                 jobs, self._waiting = self._waiting, []
                 await self._calls.run(partial(self._commit, jobs))
         if job.error is not None:
@@ -73,14 +77,15 @@ class Writer:
     def _transact(self, jobs: Sequence["_Job"]) -> None:
         with named_errors(self._path):
             db = self._open(jobs)
-            asked = any(job.change is None for job in jobs)
+            asked = any(job.sync for job in jobs)
             sync = asked or self._fsync == "always"
             db.execute(f"PRAGMA synchronous = {_LEVELS[self._fsync, sync]}")
             db.execute("BEGIN IMMEDIATE")
+            before = db.total_changes
             try:
                 for job in jobs:
                     _apply(db, job)
-                if asked:  # a commit that is synced takes those before it along, if it has content
+                if asked and db.total_changes == before:  # an empty commit is not synced
                     db.execute("UPDATE syncs SET count = count + 1")
                 db.execute("COMMIT")
             except BaseException:
@@ -110,13 +115,14 @@ class Writer:
 
 
 class _Job:
-    """A change that somebody waits for; None asks for a sync."""
+    """What somebody waits for: a change, a sync, or both."""
 
-    __slots__ = ("change", "done", "error", "session_id")
+    __slots__ = ("change", "done", "error", "session_id", "sync")
 
-    def __init__(self, session_id: str, change: Change | None) -> None:
+    def __init__(self, session_id: str, change: Change | None, *, sync: bool) -> None:
         self.session_id = session_id
         self.change = change
+        self.sync = sync
         self.done = False
         self.error: Exception | None = None
 
