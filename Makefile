@@ -38,6 +38,7 @@ smoke:     ## build the wheels and use them in an empty environment
 
 soak:      ## long runs for which CI has no time: one line for each
 	uv run python tests/support/durable_kills.py --kills 1000
+	TERRET_SOAK=100000 uv run pytest packages/context/tests/test_context_properties.py packages/context/tests/test_context_leaks.py
 
 bench:     ## benchmarks against their floors
 	uv run python benchmarks/loop.py
