@@ -27,12 +27,12 @@ def test_the_embedded_model_calls_a_tool_and_a_later_process_goes_on(project: Pr
     harness = str(ROOT / "harness.yml")
     store = f"session-jsonl.root={project.folder / 'sessions'}"
     asked = ("run", "-c", harness, "--set", store, "--session", "sum")
-    first = project.run(*asked, QUESTION)
+    first = project.run_apart(*asked, QUESTION)
     assert (first.returncode, "42" in first.stdout) == (0, True), first.stderr
     assert '-> add {"a": 17, "b": 25}' in first.stderr
-    second = project.run(*asked, "And minus 2?")
+    second = project.run_apart(*asked, "And minus 2?")
     assert (second.returncode, "40" in second.stdout) == (0, True), second.stderr
-    shown = project.run("sessions", "show", "-c", harness, "--set", store, "sum")
+    shown = project.run_apart("sessions", "show", "-c", harness, "--set", store, "sum")
     assert shown.stdout.count("\nturn ") == 2
 
 

@@ -1,15 +1,21 @@
 """The program as a user runs it, and a server for it to talk to: fixtures of the tests here."""
 
+import io
 import json
+import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from terret.__main__ import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,6 +109,14 @@ def chat_server() -> Iterator[ChatServer]:
     server.server_close()
 
 
+class Ended(NamedTuple):
+    """How the program ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 @dataclass
 class Project:
     """A folder with a harness.yml, in which `terret` is run as a separate process."""
@@ -141,9 +155,19 @@ class Project:
             text=True,
         )
 
-    def run(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Runs the program to its end."""
-        return subprocess.run(
+    def run(self, *words: str, stdin: str = "") -> Ended:
+        """Runs the program in this process, which is faster, to its end."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.folder)
+            patch.setattr("sys.stdin", io.StringIO(stdin))
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+        return Ended(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+    def run_apart(self, *words: str, stdin: str = "") -> Ended:
+        """Runs the program as a process of its own to its end."""
+        ended = subprocess.run(
             self.command(*words),
             cwd=self.folder,
             input=stdin,
@@ -151,11 +175,15 @@ class Project:
             text=True,
             timeout=120,
         )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """An empty project; keys of the environment do not reach it."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
+    """An empty project; keys of the environment do not reach it, nor what it reads others."""
+    environment = dict(os.environ)
     for name in ("OPENAI_API_KEY", "TERRET_ROOT"):
         monkeypatch.delenv(name, raising=False)
-    return Project(tmp_path)
+    yield Project(tmp_path)
+    os.environ.clear()
+    os.environ.update(environment)
