@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from name_pages import CONTEXT_PAGE, names_page
 from plugin_pages import plugin_pages
 from terret_context import Event, event_catalog
 from workspace import ROOT, members
@@ -83,7 +84,8 @@ def spelled(annotation: object) -> str:
 
 def pages() -> dict[Path, str]:
     """Return the text that each generated page should have."""
-    return {EVENTS_PAGE: events_page(), **plugin_pages()}
+    names = {CONTEXT_PAGE: names_page("terret_context")}
+    return {EVENTS_PAGE: events_page(), **names, **plugin_pages()}
 
 
 def main() -> int:
