@@ -102,25 +102,13 @@ def test_a_fresh_session_is_named_and_can_be_shown_and_continued(terret: Run) ->
     ]
     _, listed, _ = terret("sessions", "list")
     assert listed.startswith(session)
-    assert listed.endswith("2 turns\n")
+    assert "completed  2 turns" in listed
 
 
 def test_the_stored_log_is_printed_as_it_is(terret: Run) -> None:
     _, live, _ = terret("run", "--json", "--session", "s", "one")
     _, stored, _ = terret("sessions", "show", "s", "--events")
     assert stored == live
-
-
-def test_one_damaged_session_does_not_hide_the_others(terret: Run, tmp_path: Path) -> None:
-    for session in ("good", "bad"):
-        terret("run", "--session", session, "hi")
-    [log] = (tmp_path / ".terret" / "sessions" / "bad").glob("*.jsonl")
-    header, *rows = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join([header, b"{broken\n", *rows]))
-    code, listed, _ = terret("sessions", "list")
-    assert code == 0
-    assert sorted(line.split()[0] for line in listed.splitlines()) == ["bad", "good"]
-    assert "cannot be read" in listed
 
 
 def test_values_can_be_set_for_one_run(terret: Run) -> None:

@@ -163,11 +163,13 @@ def events(
 
 @sessions_app.command("list")
 @harness_command
-def sessions_list(boot: Any) -> Work:
+def sessions_list(
+    boot: Any, agent: Annotated[str | None, Argument(metavar="[AGENT]")] = None
+) -> Work:
     """Print the stored sessions, newest first."""
     from ._stored import list_sessions
 
-    return list_sessions(boot)
+    return list_sessions(boot, agent)
 
 
 @sessions_app.command("show")
@@ -181,6 +183,44 @@ def sessions_show(
     from ._stored import show_session
 
     return show_session(boot, session, events=events)
+
+
+@sessions_app.command("export")
+@harness_command
+def sessions_export(
+    boot: Any,
+    session: Annotated[str, Argument(metavar="ID")],
+    protocol: Annotated[
+        str, Option(metavar="log|v1", help="Events as stored, or what clients see.")
+    ] = "log",
+) -> Work:
+    """Print a stored session, one JSON object a line."""
+    from ._stored import export_session
+
+    return export_session(boot, session, protocol)
+
+
+@sessions_app.command("delete")
+@harness_command
+def sessions_delete(boot: Any, session: Annotated[str, Argument(metavar="ID")]) -> Work:
+    """Remove a stored session for good; one that is in use is refused."""
+    from ._stored import delete_session
+
+    return delete_session(boot, session)
+
+
+@sessions_app.command("fork")
+@harness_command
+def sessions_fork(
+    boot: Any,
+    session: Annotated[str, Argument(metavar="ID")],
+    at: Annotated[int | None, Option(metavar="SEQ", help="The last event to take over.")] = None,
+    new: Annotated[str | None, Option("--as", metavar="NEW", help="The id of the fork.")] = None,
+) -> Work:
+    """Store a copy that can be continued on its own, and print its id."""
+    from ._stored import fork_session
+
+    return fork_session(boot, session, at, new)
 
 
 def run_app(words: Sequence[str]) -> None:
