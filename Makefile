@@ -43,6 +43,7 @@ soak:      ## long runs for which CI has no time: one line for each
 bench:     ## benchmarks against their floors
 	uv run python benchmarks/loop.py
 	uv run python benchmarks/llm.py
+	uv run python benchmarks/loader.py
 
 changes:   ## the changelog of what is not released yet
 	uv run towncrier build --draft --version next

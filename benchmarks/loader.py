@@ -4,14 +4,15 @@ Each row has a floor of the same run, and figures are the best of several altern
 Processor time, of this process or of whole child processes.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from math import inf
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 import anyio
 import yaml
@@ -82,24 +83,26 @@ def processes(*commands: list[str]) -> list[float]:
     best = [inf] * len(commands)
     for _ in range(ROUNDS):
         for at, command in enumerate(commands):
-            before = os.times()
+            before = getrusage(RUSAGE_CHILDREN)
             subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-            after = os.times()
-            spent = after.children_user - before.children_user
-            spent += after.children_system - before.children_system
+            after = getrusage(RUSAGE_CHILDREN)
+            spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
             best[at] = min(best[at], spent * 1_000)
     return best
 
 
-async def reconcile_row() -> Row:
-    """Measures a change of one value in a file of many entries, reading it included."""
+async def reconcile_row(*, moved: bool) -> Row:
+    """Measures a change of one value in a file of many entries, reading it included.
+
+    With `moved`, all lines move down too, so that nothing stands where it stood.
+    """
     reconcile = parse = inf
     with tempfile.TemporaryDirectory() as folder:
-        harness = write(folder, 0)
+        harness = write(folder, 0, 0)
         async with open_harness(harness) as root:
             loads = loads_of(root[Loader].fiber("entry-500"))
             for size in range(1, ROUNDS + 1):
-                text = write(folder, size).read_text()
+                text = write(folder, size, size if moved else 0).read_text()
                 started = time.process_time()
                 faults = await root[Loader].reconcile()
                 reconcile = min(reconcile, time.process_time() - started)
@@ -108,17 +111,17 @@ async def reconcile_row() -> Row:
                 started = time.process_time()
                 yaml.load(text, yaml.CSafeLoader)
                 parse = min(parse, time.process_time() - started)
-    name = f"reconcile {ENTRIES:,} entries"
+    name = f"reconcile {ENTRIES:,} entries{', all moved' if moved else ''}"
     return Row(name=name, unit="ms", figure=reconcile * 1e3, floor=parse * 1e3, target=1.5)
 
 
-def write(folder: str, size: int) -> Path:
+def write(folder: str, size: int, comments: int) -> Path:
     """Writes a harness.yml in which one entry has the given size."""
     sizes = {500: size}
     entries = (ENTRY.format(number=n, size=sizes.get(n, 0)) for n in range(ENTRIES))
     Path(folder, "parts.py").write_text(PARTS)
     harness = Path(folder, "harness.yml")
-    harness.write_text("plugins:\n" + "".join(entries))
+    harness.write_text("# moves\n" * comments + "plugins:\n" + "".join(entries))
     return harness
 
 
@@ -133,7 +136,8 @@ def loads_of(fiber: Fiber | None) -> list[int]:
 def rows() -> Iterator[Row]:
     """Yields all rows."""
     yield from command_rows()
-    yield anyio.run(reconcile_row)
+    for moved in (False, True):
+        yield anyio.run(partial(reconcile_row, moved=moved))
 
 
 if __name__ == "__main__":

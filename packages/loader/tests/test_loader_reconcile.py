@@ -259,6 +259,27 @@ async def test_isolation_of_an_entry_is_exchanged(write: Write) -> None:
         assert runs(root) == {"s": "ACTIVE", "r": "PENDING"}
 
 
+async def test_a_fault_names_the_present_place_of_an_entry_that_moved(write: Write) -> None:
+    """C-344: what is the same as before is not built again, wherever it stands."""
+
+    def document(*before: str) -> str:
+        lines = [*before, f"r: {entry('reader', size=1)}", f"x: {entry('count', color='blue')}"]
+        return "plugins:\n" + "".join(f"  {line}\n" for line in lines)
+
+    store = f"s: {entry('store', size=1)}"
+    write(document(store), parts__py=PARTS)
+    async with open_harness("harness.yml") as root:
+        log = log_of(root, "x")
+        log.clear()
+        for before in ((), ("# one",), ("# one", "# two"), ("# one",)):
+            write(document(*before))
+            (fault,) = await root[Loader].reconcile()
+            assert fault.origin.line == len(before) + 2
+        write(document("# one", store))
+        assert await root[Loader].reconcile() == ()
+        assert log == ["read 1 1"]
+
+
 async def test_an_override_holds_until_the_file_changes_its_value(write: Write) -> None:
     """C-197, C-194, C-198."""
     text = f"plugins: {{a: {entry('count', size=1)}}}"

@@ -4,7 +4,7 @@ import operator
 import os
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from terret_context import TerretError, did_you_mean
 
@@ -12,7 +12,7 @@ from ._entries import entry_id, normalise
 from ._faults import Fault, Origin, Source
 from ._host import Hooks
 from ._nodes import Node, Report, canonical
-from ._yaml import parse, read_document
+from ._yaml import Piece, parse, read_document
 
 _TOP_KEYS: Final = ("extends", "plugins")
 _ENDINGS: Final = (".yml", ".yaml")
@@ -50,15 +50,19 @@ def _is_entry(node: Node) -> bool:
     return bool(dot) and parent.rpartition(".")[2] == "plugins"
 
 
+Readings: TypeAlias = dict[Source, tuple[Source, dict[str, Piece]]]
+"""The files that were read, each with its one source and the pieces it consists of."""
+
+
 class LayerReader:
     """Reads a file and what it extends, each file once."""
 
-    def __init__(self, hooks: Hooks, sources: dict[Source, Source], report: Report) -> None:
+    def __init__(self, hooks: Hooks, readings: Readings, report: Report) -> None:
         self.files: dict[Path, list[Node]] = {}
         self.complete = True
         """Turns false when a layer is missing, so that what depends on it is not judged."""
         self._hooks = hooks
-        self._sources = sources
+        self._readings = readings
         self._report = report
 
     def read(self, path: Path, chain: tuple[Path, ...] = (), preset: str = "") -> list[Node]:
@@ -67,9 +71,9 @@ class LayerReader:
         if path in self.files:
             return self.files[path]
         source = Source.of_file(path, order=len(self.files), preset=preset)
-        source = self._sources.setdefault(source, source)
+        source, pieces = self._readings.setdefault(source, (source, {}))
         layers = self.files[path] = []
-        root = read_document(path, source, self._report)
+        root = read_document(path, source, self._report, pieces)
         if root is None:
             self.complete = False
             return layers

@@ -62,6 +62,14 @@ class Node:
         """The kind of the value in words, without the value."""
         return _KINDS.get(type(self.value), "a mapping")
 
+    def stands_like(self, other: "Node") -> bool:
+        """Whether two nodes stand in the same place."""
+        return (
+            self.source is other.source
+            and (self.line, self.column) == (other.line, other.column)
+            and (self.key_line, self.key_column) == (other.key_line, other.key_column)
+        )
+
     def holding(self, value: "Value") -> "Node":
         """Makes a node with another value in the same place."""
         return Node(

@@ -16,7 +16,7 @@ from ._entries import ENTRY_KEYS, Entry, EntryFields
 from ._faults import Fault, Source, in_file_order
 from ._host import Hooks, load_hooks
 from ._interpolation import Interpolation
-from ._merging import LayerReader, flag_layer, merge
+from ._merging import LayerReader, Readings, flag_layer, merge
 from ._nodes import Node, Report, canonical, same
 from ._resolving import Resolver
 from ._validation import settle, validate
@@ -93,8 +93,7 @@ class Checker:
         self.known: dict[str, tuple[object, Entry]] = {}
         """By path, the entries of the last document that depend on nothing outside of it, each with
         what it inherits."""
-        self.sources: dict[Source, Source] = {}
-        """Each source once, so that two readings of a file are compared quickly."""
+        self.readings: Readings = {}
 
     def document(
         self,
@@ -110,7 +109,7 @@ class Checker:
         warnings: list[Fault] = []
         flag = replace(source, label="--set", order=sys.maxsize, positions=False)
         default = replace(flag, label="default")
-        reader = LayerReader(self.hooks, self.sources, faults.append)
+        reader = LayerReader(self.hooks, self.readings, faults.append)
         layers = [
             *(flag_layer(text, default, None, faults.append) for text in self.defaults),
             *reader.read(path),

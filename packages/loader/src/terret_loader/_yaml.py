@@ -1,8 +1,9 @@
 """YAML 1.2 with positions: text in, nodes or faults out. No object is ever constructed."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ _FORMS: Final = {
     ),
 }
 _ANY_FORM: Final = re.compile("|".join(f"(?P<{name}>{form})" for name, form in _FORMS.items()))
+_FORM: Final = {name: re.compile(form) for name, form in _FORMS.items()}
 _CONVERT: Final[dict[str, Callable[[str], Scalar]]] = {
     "null": lambda text: None,
     "bool": lambda text: text.lower() == "true",
@@ -46,8 +48,13 @@ def read_yaml(path: str | Path) -> Node:
     return node
 
 
-def read_document(path: Path, source: Source, report: Report) -> Node | None:
-    """Reads a YAML file; reports its faults; `None` if it cannot be used at all."""
+def read_document(
+    path: Path, source: Source, report: Report, pieces: "dict[str, Piece] | None" = None
+) -> Node | None:
+    """Reads a YAML file; reports its faults; `None` if it cannot be used at all.
+
+    `pieces` are those of an earlier reading, and become those of this one.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -61,18 +68,29 @@ def read_document(path: Path, source: Source, report: Report) -> Node | None:
         message = f"not UTF-8 (byte 0x{data[error.start]:02x}): save the file as UTF-8"
         report(Fault(origin=at, message=message, error=error))
         return None
-    return parse(text, source, report)
+    return parse(text, source, report, pieces=pieces)
 
 
 def parse(
-    text: str, source: Source, report: Report, *, above: str = "", key: str | None = None
+    text: str,
+    source: Source,
+    report: Report,
+    *,
+    above: str = "",
+    key: str | None = None,
+    pieces: "dict[str, Piece] | None" = None,
 ) -> Node | None:
     """Parses the YAML of the value at `above.key`; reports faults; `None` if it is of no use."""
     try:
         root = _compose(text)
         if root is None:
             raise _Unusable(Origin(source, 1, 1), "there is nothing in it")
-        return _Builder(source, report).build(root, above, key)
+        builder = _Builder(text, source, report, pieces or {})
+        node = builder.build(root, above, key)
+        if pieces is not None:
+            pieces.clear()
+            pieces.update(builder.pieces)
+        return node
     except _Unusable as error:
         origin, message = error.args
     except yaml.YAMLError as error:
@@ -109,15 +127,34 @@ def _compose(text: str) -> yaml.Node | None:
     return yaml.compose(text, _Composer)
 
 
-class _Builder:
-    """Makes nodes from PyYAML's nodes."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a text, and what was made of it."""
 
-    def __init__(self, source: Source, report: Report) -> None:
+    text: str
+    node: Node
+    size: int
+
+
+class _Builder:
+    """Makes nodes from PyYAML's nodes, but for pieces that stand where they stood before."""
+
+    def __init__(
+        self, text: str, source: Source, report: Report, known: Mapping[str, Piece]
+    ) -> None:
+        self.pieces: dict[str, Piece] = {}
+        self._text = text
         self._source = source
-        self._report = report
+        self._tell = report
+        self._known = known
         self._built: dict[int, tuple[Node, int]] = {}
         self._open: set[int] = set()
         self._count = 0
+        self._faults = 0
+
+    def _report(self, fault: Fault) -> None:
+        self._faults += 1
+        self._tell(fault)
 
     def build(
         self,
@@ -140,16 +177,35 @@ class _Builder:
             first, size = self._built[id(raw)]
             self._count += size - 1
             node.value = first.value
+        elif above == "plugins":
+            node = self._piece(raw, node)
         else:
-            self._open.add(id(raw))
-            before = self._count - 1
-            node.value = self._members(raw, node)
-            self._open.discard(id(raw))
-            self._built[id(raw)] = node, self._count - before
+            self._fill(node, raw)
         if self._count > MAX_NODES:
             message = f"more than {MAX_NODES:,} values after aliases are expanded"
             raise _Unusable(node.origin, message)
         return node
+
+    def _piece(self, raw: yaml.Node, node: Node) -> Node:
+        """Gives the node of an earlier reading if the text is the same, else fills this one."""
+        text = self._text[raw.start_mark.index : raw.end_mark.index]
+        path, before = node.path, self._known.get(node.path)
+        if before is not None and before.text == text and before.node.stands_like(node):
+            self.pieces[path] = before
+            self._count += before.size - 1
+            return before.node
+        count, faults = self._count - 1, self._faults
+        self._fill(node, raw)
+        if faults == self._faults and not {"*", "&"} & set(text):
+            self.pieces[path] = Piece(text, node, self._count - count)
+        return node
+
+    def _fill(self, node: Node, raw: yaml.Node) -> None:
+        self._open.add(id(raw))
+        before = self._count - 1
+        node.value = self._members(raw, node)
+        self._open.discard(id(raw))
+        self._built[id(raw)] = node, self._count - before
 
     def _scalar(self, raw: yaml.ScalarNode, node: Node) -> Scalar:
         name = raw.tag.removeprefix(_TAG)
@@ -157,7 +213,7 @@ class _Builder:
             self._refuse_tag(raw, node)
             return str(raw.value)
         with suppress(ValueError):  # an integer of too many digits
-            if re.fullmatch(_FORMS[name], raw.value):
+            if _FORM[name].fullmatch(raw.value):
                 return _CONVERT[name](raw.value)
         self._report(node.fault(f"not a valid !!{name}"))
         return None

@@ -1,5 +1,6 @@
 """The program `terret`; `python -m terret` is the same."""
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -7,9 +8,13 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    from ._app import run_app
+    gc.disable()  # until the harness has started: what imports make is not garbage
+    try:
+        from ._app import run_app
 
-    run_app(words)
+        run_app(words)
+    finally:
+        gc.enable()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Which harness a command is for, and its start."""
 
+import gc
 import os
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -51,23 +52,25 @@ class Boot:
         """Returns the same for another file, if there is one."""
         return self if file is None else replace(self, config=file)
 
-    def open(
+    @asynccontextmanager
+    async def open(
         self, *, start_agents: bool = True, watch: bool = False
-    ) -> AbstractAsyncContextManager[Container]:
+    ) -> AsyncIterator[Container]:
         """Starts the harness; the context manager gives its root.
 
         With `start_agents=False` the agents of the file are known but not started.
         """
-        sets = self.sets if start_agents else (*self.sets, _NO_AUTOSTART)
-        return open_harness(
+        async with open_harness(
             self.file,
-            sets=sets,
+            sets=self.sets if start_agents else (*self.sets, _NO_AUTOSTART),
             defaults=self._logging,
             safe=self.safe,
             env=self.environment,
             watch=watch,
             patience=PATIENCE,
-        )
+        ) as root:
+            gc.enable()
+            yield root
 
     def check(self) -> Plan:
         """Reads and checks everything without mounting anything."""
