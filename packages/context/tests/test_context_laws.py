@@ -127,3 +127,29 @@ def test_a_configuration_that_is_read_and_given_again_restarts_nothing(
             assert runs[-1] == wanted
 
     on_loop(main)
+
+
+def test_a_handler_of_a_load_that_has_ended_applies_nothing() -> None:
+    """C-166, PR-P2: the fiber restarts, so that it runs with the configuration that it has."""
+    runs: list[int] = []
+
+    async def main() -> None:
+        gate = anyio.Event()
+
+        async def handler(old: object, new: object) -> bool:
+            await gate.wait()
+            return True
+
+        def body(ctx: Context, config: Settings) -> None:
+            runs.append(config.level)
+            ctx.on_update(handler)
+
+        async with Container() as root, anyio.create_task_group() as group:
+            fiber = root.plugin(Plugin(name="p", body=body, config=Settings))
+            await fiber.ready()
+            group.start_soon(fiber.update, {"level": 1})
+            await fiber.restart()
+            gate.set()
+        assert runs == [0, 0, 1]
+
+    on_loop(main)
