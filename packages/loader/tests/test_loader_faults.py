@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from terret_loader import HarnessConfigError, Plan, check_document, read_env_file
+from terret_loader import HarnessConfigError, Plan, check_document, open_harness, read_env_file
 
 Lines = Callable[..., list[str]]
 Check = Callable[..., Plan]
@@ -308,3 +308,31 @@ def test_a_malformed_line_of_an_env_file_is_named_without_its_text(
     assert str(refused.value).splitlines() == [
         f".env:{line}:1: malformed line (expected NAME=value)" for line in (2, 3, 4)
     ]
+
+
+LEAKY = """
+from pydantic import SecretStr
+from terret_context import Config, plugin
+
+class LeakyConfig(Config):
+    api_key: SecretStr
+
+@plugin(config=LeakyConfig)
+def leaky(ctx, config):
+    raise RuntimeError(f"refused {config.api_key.get_secret_value()}")
+"""
+
+
+@pytest.mark.parametrize("key", ["sk-0123456789", "${env:KEY}"])
+async def test_a_plugin_that_says_its_secret_is_reported_without_it(
+    write: Callable[..., Path], key: str
+) -> None:
+    """C-295, C-327: neither in the line nor in the traceback."""
+    write(f"plugins: {{leaky: {{use: ./leaky.py, apiKey: '{key}'}}}}", leaky__py=LEAKY)
+    with pytest.raises(HarnessConfigError) as stopped:
+        async with open_harness("harness.yml", env={"KEY": "sk-0123456789"}):
+            raise AssertionError("it must not start")
+    (fault,) = stopped.value.faults
+    assert "failed: RuntimeError: refused [redacted] (leaky.py, line 10)" in str(fault)
+    assert "Traceback" in fault.details
+    assert "sk-0123456789" not in fault.details

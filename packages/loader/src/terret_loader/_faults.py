@@ -78,7 +78,9 @@ class Fault:
     optional: bool = False
     """Whether the harness may start without this entry."""
     error: Exception | None = field(default=None, compare=False)
-    """The exception behind it, for a traceback on demand."""
+    """The exception behind it."""
+    details: str = field(default="", compare=False, repr=False)
+    """The traceback of the exception, for those who ask for it."""
 
     def __str__(self) -> str:
         place = f"{self.origin} {self.path}" if self.path else str(self.origin)
@@ -98,6 +100,10 @@ def in_file_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     return tuple(
         sorted(unique, key=lambda f: (f.origin.source.order, f.origin.line, f.origin.column))
     )
+
+
+def traceback_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)).rstrip()
 
 
 def one_line(error: BaseException) -> str:

@@ -13,7 +13,7 @@ from terret_context import Plugin, TerretError, did_you_mean
 
 from ._conflicts import conflicts
 from ._entries import ENTRY_KEYS, Entry, EntryFields
-from ._faults import Fault, Source, in_file_order
+from ._faults import Fault, Source, in_file_order, traceback_of
 from ._host import Hooks, load_hooks
 from ._interpolation import Interpolation
 from ._merging import LayerReader, Readings, flag_layer, merge
@@ -39,7 +39,7 @@ class Plan:
     files: frozenset[Path] = frozenset()
     """The files it was made from, those of `${file:}` included."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
-    """Values from outside that secret fields received."""
+    """Texts that secret fields received."""
     document: Node | None = field(default=None, repr=False)
     """All layers but those of the running program, merged; `None` if a layer could not be read."""
 
@@ -247,7 +247,8 @@ class _Pass:
             plugin.check_api()
         except TerretError as error:
             cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-            report(replace(place.fault(str(error), key=use is None), error=cause))
+            fault = place.fault(str(error), key=use is None)
+            report(replace(fault, error=cause, details=traceback_of(cause)))
             return None
         return plugin
 

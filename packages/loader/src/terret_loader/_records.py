@@ -57,9 +57,10 @@ class Records:
             return [self._value(key, item) for item in value]
         if isinstance(value, str) and is_secret_key(key):
             return HIDDEN
-        return self._text(value if isinstance(value, str) else _shown(value))
+        return self.text(value if isinstance(value, str) else _shown(value))
 
-    def _text(self, text: str) -> str:
+    def text(self, text: str) -> str:
+        """Gives a text without the secrets in it."""
         return self._pattern.sub(HIDDEN, text) if self._pattern else text
 
 

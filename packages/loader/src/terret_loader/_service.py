@@ -247,7 +247,12 @@ class Loader(Service, key="loader"):
             raise HarnessConfigError(self.faults)
 
     def _running_faults(self) -> tuple[Fault, ...]:
-        return in_file_order([*self.plan.faults, *self._tree.faults(self._reason)])
+        clean = self.records.text
+        running = (
+            replace(fault, message=clean(fault.message), details=clean(fault.details))
+            for fault in self._tree.faults(self._reason)
+        )
+        return in_file_order([*self.plan.faults, *running])
 
     def _reason(self, fiber: Fiber) -> str:
         """Says what a fiber waits for; nothing if that is only the end of the start."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from terret_context import Context, DuplicateServiceError, Fiber, FiberState, TerretError
 
 from ._entries import Entry
-from ._faults import Fault, with_place
+from ._faults import Fault, traceback_of, with_place
 from ._nodes import canonical
 
 
@@ -91,8 +91,13 @@ class Tree:
             else:
                 message = explain(fiber)
             if message:
-                fault = entry.node.fault(message, key=True)
-                yield replace(fault, entry=path, optional=entry.optional, error=error)
+                yield replace(
+                    entry.node.fault(message, key=True),
+                    entry=path,
+                    optional=entry.optional,
+                    error=error,
+                    details=traceback_of(error) if error else "",
+                )
 
     def give_up(self, seconds: float) -> None:
         """Disposes what is still loading: it had so many seconds."""

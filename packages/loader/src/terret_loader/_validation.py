@@ -46,7 +46,8 @@ def settle(
     """Gives a configuration with its relative paths made absolute.
 
     A path that a file gives begins at that file, a default at `folder`. `value` is the validated
-    form of `given`. Texts from outside that became secrets are added to `secrets`.
+    form of `given`. Texts that became secrets are added to `secrets`, those from outside also
+    without what stands around them.
     """
     defaults = {
         field.alias or name: _absolute(folder, path)
@@ -66,8 +67,8 @@ def _members(
 
 
 def _settled(value: object, given: object, node: Node, secrets: set[str]) -> object:
-    if isinstance(value, SECRETS) and isinstance(given, Interpolated):
-        secrets.update((str(given), *given.parts))
+    if isinstance(value, SECRETS) and isinstance(given, str):
+        secrets.update((str(given), *getattr(given, "parts", ())))
     elif isinstance(value, PurePath) and isinstance(given, str):
         return _absolute(node.source.folder, value)
     elif isinstance(given, dict):

@@ -3,7 +3,6 @@
 import json
 import logging as stdlib
 import sys
-import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
@@ -12,7 +11,7 @@ from pydantic import Field
 
 from terret_context import Config, Context, plugin
 
-from ._faults import one_line, with_place
+from ._faults import one_line, traceback_of, with_place
 from ._records import Records
 from ._service import Loader
 
@@ -75,7 +74,7 @@ class _Handler(stdlib.Handler):
         if self._as_json:
             line = json.dumps(clean, ensure_ascii=False)
         else:
-            line = str(self._records.clean({"": _line(clean, str(record["event"]), error)})[""])
+            line = self._records.text(_line(clean, str(record["event"]), error))
             if self._config.tracebacks and error is not None:
                 line += f"\n{clean['exception']}"
         sys.stderr.write(f"{line}\n")
@@ -92,7 +91,7 @@ def _fields(record: stdlib.LogRecord) -> dict[str, object]:
     own = more.pop("terret", None) or {"event": record.getMessage(), "logger": record.name}
     fields = {"level": record.levelname.lower(), **own, **more}
     if record.exc_info and record.exc_info[1] is not None:
-        fields["exception"] = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+        fields["exception"] = traceback_of(record.exc_info[1])
     time = datetime.fromtimestamp(record.created, UTC)
     return {**fields, "timestamp": time.isoformat().replace("+00:00", "Z")}
 

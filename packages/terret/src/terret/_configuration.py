@@ -1,7 +1,6 @@
 """`terret config`: what the configuration says, and what is wrong with it."""
 
 import json
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -72,8 +71,8 @@ def _complain(plan: Plan, boot: Boot) -> None:
 
 def _show_tracebacks(faults: Iterable[Fault]) -> None:
     for fault in faults:
-        if fault.error is not None:
-            say("".join(traceback.format_exception(fault.error)))
+        if fault.details:
+            say(fault.details)
 
 
 def _shown(path: Path) -> str:

@@ -24,8 +24,8 @@ def finish(work: Callable[[], int | Coroutine[Any, Any, int]], *, verbose: bool 
         code = REFUSED
         typer.echo(str(error), err=True)
         for fault in error.faults if verbose else ():
-            if fault.error is not None:
-                typer.echo("".join(traceback.format_exception(fault.error)), err=True)
+            if fault.details:
+                typer.echo(fault.details, err=True)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as error:
