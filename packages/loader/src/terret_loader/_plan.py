@@ -246,9 +246,10 @@ class _Pass:
             plugin = self.checker.resolver.resolve(entry.use, base, known=self.ids)
             plugin.check_api()
         except TerretError as error:
-            cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+            cause = error.__cause__ if isinstance(error.__cause__, Exception) else None
             fault = place.fault(str(error), key=use is None)
-            report(replace(fault, error=cause, details=traceback_of(cause)))
+            details = traceback_of(cause) if cause else ""
+            report(replace(fault, error=cause or error, details=details))
             return None
         return plugin
 
