@@ -13,7 +13,7 @@ from ._event_types import event_type, plain_object
 from ._events import Replace, SessionEvent, SurfaceOp
 from ._json import MAX_DEPTH, check_parsed, copy_json
 from ._reading import Fields
-from ._sources import Sources, sources_from_wire
+from ._sources import sources_from_wire
 
 
 def event_from_json(row: bytes | str) -> SessionEvent:
@@ -68,24 +68,48 @@ def read_event(data: object, *, walk: Callable[[object], Any] = check_parsed) ->
 
 
 def _read(wire: Any) -> SessionEvent:
-    read = Fields(wire, "event", *_KEYS)
+    if not _is_usual(wire):
+        return _read_marked(Fields(wire, "event", *_KEYS))
+    name, seq = wire["type"], wire["seq"]
+    declared = event_type(name)
+    if declared is None:
+        raise UnknownEventTypeError(name, seq=seq)
+    return SessionEvent(
+        name, seq, wire["time"], declared.decode(wire["data"]), wire.get("surfaceOp")
+    )
+
+
+def _is_usual(wire: Any) -> bool:
+    """Whether it has nothing but what nearly all events have, which is quickly read."""
+    try:
+        seq, time = wire["seq"], wire["time"]
+        return (
+            seq.__class__ is time.__class__ is int
+            and seq >= 0 <= time
+            and wire["type"].__class__ is str
+            and wire["data"].__class__ is dict
+            and (len(wire) == 4 or (len(wire) == 5 and wire.get("surfaceOp") == "append"))
+        )
+    except (KeyError, TypeError):
+        return False
+
+
+def _read_marked(read: Fields) -> SessionEvent:
     name, seq, time = read.text("type"), read.count("seq"), read.count("time")
     declared = event_type(name)
-    operation, sources, ignorable = _marks(read) if len(wire) > _PLAIN else (None, None, False)
+    ignorable = read.marker("ignorable")
+    read.marker("lossy")
     if declared is None and not ignorable:
         raise UnknownEventTypeError(name, seq=seq)
     plain = read.mapping("data")
-    view = plain if declared is None else declared.decode(plain)
-    return SessionEvent(name, seq, time, view, operation, sources, ignorable)
-
-
-def _marks(read: Fields) -> tuple[SurfaceOp | None, Sources | None, bool]:
-    """What only some events have."""
-    read.marker("lossy")
-    return (
+    return SessionEvent(
+        name,
+        seq,
+        time,
+        plain if declared is None else declared.decode(plain),
         _surface_op(read.get("surfaceOp")) if "surfaceOp" in read else None,
         sources_from_wire(read.get("sourceEventSeqs")) if "sourceEventSeqs" in read else None,
-        read.marker("ignorable"),
+        ignorable,
     )
 
 
@@ -104,5 +128,4 @@ def _surface_op(wire: object) -> SurfaceOp:
     return Replace(read.count("start"), read.count("end"))
 
 
-_PLAIN = 4  # keys that every event has
 _KEYS = ("type", "seq", "time", "data", "surfaceOp", "sourceEventSeqs", "ignorable", "lossy")

@@ -72,6 +72,8 @@ def _walk(value: object, root: list[Any] | None, max_depth: int) -> None:
 def _has_good_numbers(container: Any) -> bool:
     for child in container.values() if type(container) is dict else container:
         kind = type(child)
+        if kind is str:
+            continue
         if kind is int:
             if not -MAX_INT <= child <= MAX_INT:
                 return False

@@ -36,8 +36,8 @@ class Lane:
         self.gone = anyio.Event()
         self._storage = storage
         self._before = before
-        self._io = anyio.Lock()
-        self._retirement = anyio.Lock()
+        self._io = anyio.Lock(fast_acquire=True)
+        self._retirement = anyio.Lock(fast_acquire=True)
         self._stored = 0
         self._synced = 0
         self._open = False

@@ -72,9 +72,8 @@ class Log:
         return self._folds.request_context
 
     def _plant(self, seed: Seed) -> None:
-        slots = seed.slots() if isinstance(seed, EventsView) else None
-        if slots is not None:
-            self._take_over(slots)
+        if isinstance(seed, EventsView) and seed.is_whole:
+            self._take_over(seed)
             return
         for item in seed:
             event = item if isinstance(item, SessionEvent) else event_from_wire(item)
@@ -83,12 +82,12 @@ class Log:
                 raise InvalidEventError(event.type, f"seq {expected} is next", seq=event.seq)
             self._commit(event, self.surface.plan(event))
 
-    def _take_over(self, slots: list[Slot]) -> None:
+    def _take_over(self, log: EventsView) -> None:
         """Begin with a log whose chunks are packed already, and change nothing but its length."""
-        self._slots += slots
-        for slot in slots:
-            if isinstance(slot, SessionEvent):
-                self._fold(slot, self.surface.plan(slot))
+        self._slots += log.slots()
+        for part in log.parts():
+            if isinstance(part, SessionEvent):
+                self._fold(part, self.surface.plan(part))
 
     def _made(
         self,

@@ -65,11 +65,14 @@ class EventsView(ListView[SessionEvent]):
         super().__init__(items, window)
         self._first = first
 
-    def slots(self) -> list[Slot] | None:
-        """What stands in the log up to the end of the window; None unless it begins at seq 0."""
-        window = self._window
-        whole = not self._first and window == range(len(window))
-        return self._items[: len(window)] if whole else None
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a log from seq 0 on, without gaps."""
+        return not self._first and self._window == range(len(self._window))
+
+    def slots(self) -> list[Slot]:
+        """A copy of what stands in the log, if the view is whole."""
+        return self._items[: len(self._window)]
 
     def parts(self) -> Iterator[SessionEvent | tuple[ChunkRun, int, int]]:
         """The events, and runs of them with their first seq and the one behind their last."""
@@ -100,7 +103,10 @@ class EventsView(ListView[SessionEvent]):
 
 def log_of(events: Sequence[SessionEvent], more: Iterable[SessionEvent] = ()) -> EventsView:
     """A log of its own with these events; what is packed stays so."""
-    slots = events.slots() if isinstance(events, EventsView) else None
-    own: list[Slot] = list(events) if slots is None else slots
+    own: list[Slot]
+    if isinstance(events, EventsView) and events.is_whole:
+        own = events.slots()
+    else:
+        own = list(events)
     own.extend(more)
     return EventsView(own, range(len(own)))

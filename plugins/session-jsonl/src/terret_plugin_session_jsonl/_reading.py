@@ -91,8 +91,9 @@ class _Text:
     def read(self, lines: Iterable[bytes]) -> None:
         take: Callable[[bytes], Any] = self._take_header
         damage: Unreadable | None = None
+        end, whole, last = 0, 0, b"\n"
         for number, line in enumerate(lines, 1):
-            self.end += len(line)
+            end += len(line)
             row = line.strip(_PADDING)
             if not row:
                 continue
@@ -105,8 +106,8 @@ class _Text:
             except (InvalidEventError, LosslessJsonError) as error:
                 raise _fault(self._path, number, error) from None
             else:
-                self.whole = self.end
-                self.terminated = line.endswith(b"\n")
+                whole, last = end, line
+        self.end, self.whole, self.terminated = end, whole, last.endswith(b"\n")
 
     def _take_header(self, row: bytes) -> Callable[[bytes], Any]:
         header = _header_of(row)

@@ -30,7 +30,7 @@ class Writer:
         self._fsync = fsync
         self._calls = BlockingCalls(grace=grace, limit=1)
         self._waiting: list[_Job] = []
-        self._turn = anyio.Lock()
+        self._turn = anyio.Lock(fast_acquire=True)
         self._thread = Lock()  # a thread that was left alone may still be at work
         self._db: sqlite3.Connection | None = None
         self._identity: os.stat_result | None = None
