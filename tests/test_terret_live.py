@@ -110,7 +110,7 @@ def test_a_chat_follows_the_file_and_goes_on_with_its_session(
     good = path.read_text()
     with project.start("chat", "--session", "s", stdin=subprocess.PIPE) as process:
         chat = Conversation(process)
-        chat.wait_for("session s;")
+        chat.wait_for("session s\n")
         chat.send("What is 17 + 25? Use the add tool.")
         chat.wait_for("The result is 42.")
         path.write_text(good.replace("model: test", "modl: test"))

@@ -280,6 +280,19 @@ async def test_a_fault_names_the_present_place_of_an_entry_that_moved(write: Wri
         assert log == ["read 1 1"]
 
 
+async def test_what_does_not_run_is_logged_once(write: Write) -> None:
+    """C-325: also where a change brings it."""
+    text = f"plugins: {{a: {entry('count')}, b: {{use: ./gone.py, optional: true}}}}"
+    write(text.replace("./gone.py", "./parts.py:count"), parts__py=PARTS)
+    async with open_harness("harness.yml") as root:
+        for changed in (text, text.replace("count", "patient"), text):
+            write(changed)
+            await root[Loader].reconcile()
+        told = [row["fault"] for row in root[Loader].recent(99) if row["event"] == "does not run"]
+        assert len(told) == 1
+        assert str(told[0]).endswith("plugins.b.use: ./gone.py: there is no such file")
+
+
 async def test_an_override_holds_until_the_file_changes_its_value(write: Write) -> None:
     """C-197, C-194, C-198."""
     text = f"plugins: {{a: {entry('count', size=1)}}}"

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -94,10 +94,7 @@ class Loader(Service, key="loader"):
         self.ctx.provide(READY, True)
         await self._root.settle()
         self._require_running()
-        for warning in plan.warnings:
-            self.ctx.logger.warning("without effect", fault=str(warning))
-        for fault in self.faults:
-            self.ctx.logger.warning("skipped", fault=str(fault))
+        self._tell(plan.warnings, ())
 
     async def reconcile(self, path: str | Path | None = None) -> tuple[Fault, ...]:
         """Reads the document again, or another one, and changes what is different.
@@ -185,7 +182,7 @@ class Loader(Service, key="loader"):
 
     async def _follow(self, path: Path) -> bool:
         """Puts a document in force unless it is faulty; returns whether it is in force."""
-        previous = self.plan
+        previous, known = self.plan, (*self.plan.warnings, *self.faults)
         above = partial(self._overrides.over, previous.document)
         plan = self._checker.document(path, above=above)
         self._files = plan.files | previous.files
@@ -200,7 +197,16 @@ class Loader(Service, key="loader"):
         for lost in self._overrides.drop(previous.document, plan.document):
             self.ctx.logger.warning("the file changed an overridden value and wins", path=lost)
         self._path = path
+        self._tell(plan.warnings, known)
         return True
+
+    def _tell(self, warnings: Iterable[Fault], known: Iterable[Fault]) -> None:
+        """Logs what is wrong with a document that is in force, but for what is known already."""
+        told = {(fault.path, fault.message) for fault in known}
+        for event, faults in (("without effect", warnings), ("does not run", self.faults)):
+            for fault in faults:
+                if (fault.path, fault.message) not in told:
+                    self.ctx.logger.warning(event, fault=str(fault))
 
     def _reject(self, faults: Sequence[Fault]) -> bool:
         self.faults = in_file_order([*self._running_faults(), *faults])

@@ -38,7 +38,7 @@ async def run_chat(boot: Boot, name: str | None, session: str | None) -> int:
             )
             root.on(EVENT, screen)
             root.on(LOADING, screen.loading)
-            say(f"session {agent.id}; {_HELP}")
+            say(f"session {agent.id}\n{_HELP}")
             return await Chat(root, name, agent, signals, quiet=boot.quiet).run()
     return INTERRUPTED
 
