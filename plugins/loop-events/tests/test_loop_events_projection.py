@@ -408,7 +408,11 @@ def test_an_interrupted_answer_is_not_told(log: Log) -> None:
 
 def test_a_request_that_is_repeated_gives_no_second_check(log: Log) -> None:
     """E-020, E-021: One check for each step that calls the model."""
-    log.step("hi").write("llm/retry", retryId="r").write("llm/retry-started", retryId="r")
+    here = {"retryId": "r", "turn": 1, "step": 1, "retry": 1}
+    failure = {"message": "busy", "code": "SERVER"}
+    policy = {"provider": "p", "mode": "normal", "policyKey": "k", "maxRetries": 5, "delayMs": 1}
+    log.step("hi").write("llm/retry", **here, **policy, failure=failure)
+    log.write("llm/retry-started", **here)
     assert accepted(log.say("ok").end())[1:3] == ["budget:check ok 0 0", "loop:done ok"]
 
 
