@@ -4,6 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from terret_loader import check_document
 
@@ -183,3 +186,40 @@ def test_a_missing_file_is_a_fault(tmp_path: Path) -> None:
     assert [str(fault) for fault in check_document(path).faults] == [
         f"{path}: cannot be read: No such file or directory"
     ]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML was built without libyaml")
+@given(
+    value=JSON, flow=st.sampled_from([True, False, None]), style=st.sampled_from(["'", '"', None])
+)
+def test_both_parsers_of_pyyaml_say_the_same(
+    value: object, flow: bool | None, style: str | None
+) -> None:
+    """C-310: values, keys and places, whatever parser is there."""
+    from terret_loader._yaml import _Composer, _FastComposer
+
+    text = yaml.safe_dump(
+        {"plugins": value}, default_flow_style=flow, default_style=style, allow_unicode=True
+    )
+    exact, fast = (flat(yaml.compose(text, loader)) for loader in (_Composer, _FastComposer))
+    assert exact == fast
+
+
+def flat(node: yaml.Node | None) -> list[tuple[object, ...]]:
+    """A node graph as a list of tags, values and places."""
+    assert node is not None
+    mark = node.start_mark
+    own = (node.tag, mark.line, mark.column)
+    if isinstance(node, yaml.ScalarNode):
+        return [(*own, node.value)]
+    members = [
+        part for item in node.value for part in (item if isinstance(item, tuple) else (item,))
+    ]
+    return [own, *(row for member in members for row in flat(member))]
