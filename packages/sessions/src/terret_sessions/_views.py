@@ -103,10 +103,7 @@ class EventsView(ListView[SessionEvent]):
 
 def log_of(events: Sequence[SessionEvent], more: Iterable[SessionEvent] = ()) -> EventsView:
     """A log of its own with these events; what is packed stays so."""
-    own: list[Slot]
-    if isinstance(events, EventsView) and events.is_whole:
-        own = events.slots()
-    else:
-        own = list(events)
+    own: list[Slot] = []
+    own += events.slots() if isinstance(events, EventsView) and events.is_whole else events
     own.extend(more)
     return EventsView(own, range(len(own)))
