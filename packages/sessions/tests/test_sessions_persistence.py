@@ -401,7 +401,7 @@ async def test_a_live_log_never_overwrites_another_one() -> None:
         turn(session)
         for _ in range(2):
             # By its header, or by its events where both were created in one millisecond.
-            with pytest.raises(SessionConflictError, match="another session|not the beginning"):
+            with pytest.raises(SessionConflictError, match=r"another session|not the beginning"):
                 await at.sessions.flush(session)
         with pytest.raises(ExceptionGroup, match="memory"):  # something is lost
             await at.fiber.dispose(check=True)
