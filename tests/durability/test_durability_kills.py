@@ -17,7 +17,7 @@ pytestmark = needs_fork
 def test_a_harness_may_be_killed_at_any_moment(
     zygote: Zygote, tmp_path: Path, backend: str
 ) -> None:
-    """M-117, M-120, B-173: Acknowledged events are there, the log is valid, the talk goes on."""
+    """M-117, M-120, B-105, B-173: Acknowledged events are there, and the talk goes on."""
     in_turn = kill_again_and_again(zygote, tmp_path, backend, seed=1, kills=KILLS)
 
     assert in_turn > KILLS // 3  # the kills were no formality

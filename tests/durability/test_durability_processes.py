@@ -51,7 +51,7 @@ def test_of_two_processes_one_resumes_the_session(
 def test_of_two_processes_one_begins_the_session(
     zygote: Zygote, tmp_path: Path, backend: str
 ) -> None:
-    """M-116, M-118: The turns of the other fail before anything happens outside."""
+    """M-116, M-118, B-176: The turns of the other fail before anything happens outside."""
     write_harness(tmp_path, backend)
     children = [zygote.start(tmp_path, ["wait", "go"], ["turns"], seed=n) for n in range(2)]
     try:

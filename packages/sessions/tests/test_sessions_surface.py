@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from terret_llm import (
+    LlmFailure,
     Message,
     TextBlock,
     create_assistant_message,
@@ -11,6 +12,7 @@ from terret_llm import (
 )
 from terret_sessions import (
     AssistantMessage,
+    Errored,
     ErrorInfo,
     InvalidEventError,
     Replace,
@@ -20,6 +22,7 @@ from terret_sessions import (
     Surface,
     SurfaceError,
     ToolResult,
+    TurnEnd,
     TurnStart,
     derive_messages,
     derived_message,
@@ -73,6 +76,16 @@ def test_boundaries_and_empty_answers_derive_nothing() -> None:
     assert len(session.derive_messages()) == 0
     assert derived_message(event) is None
     assert session.surface.seqs == (1,)
+
+
+def test_the_failure_of_a_turn_is_no_part_of_the_history() -> None:
+    """S-011, B-117: It is in the log, and no model ever sees it."""
+    session = _conversation(1)
+    failure = LlmFailure("API Error: 400", "HTTP_400", status=400)
+    session.append("turn/end", TurnEnd(1, Errored(failure)))
+
+    assert _texts(session) == ["0"]
+    assert _texts(Session(seed=session.events)) == ["0"]
 
 
 def test_views_that_were_taken_do_not_grow() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -410,6 +411,43 @@ async def test_what_the_disk_did_not_keep_is_written_again(
         await storage.sync("s")
 
     assert path_of(tmp_path, session).read_bytes() == text(session)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(0, 10_000))
+async def test_what_was_synced_survives_a_loss_of_power(
+    tmp_path_factory: pytest.TempPathFactory, syncs: list[bool], more: int
+) -> None:
+    """M-119: Of what came after the last sync any part may be lost, or half of a record."""
+    root, session, kept = tmp_path_factory.mktemp("power"), Session("s"), 0
+    path = path_of(root, session)
+    with pytest.MonkeyPatch.context() as patch:
+        sizes = [0]
+        patch.setattr(os, "fsync", lambda fd: sizes.extend(_size_of_file(fd)))
+        async with writer(root) as storage:
+            for number, sync in enumerate(syncs):
+                message = create_user_message(f"message {number}")
+                session.append("user/message", message, surface_op="append")
+                events = session.events[number:]
+                await storage.append_batch(
+                    session.header, events, materialized=number > 0, durable=sync
+                )
+                kept = number + 1 if sync else kept
+    _cut(path, sizes[-1] + more)
+    stored = await JsonlStorage(root).load_stored("s")
+    count = 0 if stored is None else len(stored.events)
+
+    assert count >= kept
+    assert stored is None or stored.events == session.events[:count]
+
+
+def _size_of_file(fd: int) -> Iterator[int]:
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode):
+        yield status.st_size
+
+
+def _cut(path: Path, size: int) -> None:
+    path.write_bytes(path.read_bytes()[:size])
 
 
 def _fail(fd: int) -> None:

@@ -158,7 +158,7 @@ class Keeping(Storing):
                 await at.persistence.create(session.header)
 
     async def test_a_deleted_session_is_not_found(self, tmp_path: Path) -> None:
-        """M-117: A second time it cannot be deleted."""
+        """M-117, B-185: A clear error, whoever asks for it, each time."""
         async with self.kept(tmp_path) as at:
             add_turn(at.sessions.create("s"))
         async with self.kept(tmp_path) as at:

@@ -270,10 +270,11 @@ class Storing:
     async def test_an_unknown_type_is_refused_unless_it_may_be_skipped(
         self, tmp_path: Path
     ) -> None:
-        """M-117: The message names artifact, seq and type; nothing is changed."""
+        """M-117: The message names artifact, seq and type; nothing is changed, nobody hidden."""
         session = Session("s")
         strange = SessionEvent("nobody/knows", 0, 1, {"a": 1})
-        async with self.storage(tmp_path, "s") as storage:
+        async with self.storage(tmp_path, "s", "t") as storage:
+            await write(storage, sample_session("t"))
             await storage.append_batch(session.header, [strange], materialized=False)
             revision = await storage.read_stored_revision("s")
             with pytest.raises(SessionFormatUnsupportedError, match="nobody/knows") as caught:
@@ -281,6 +282,7 @@ class Storing:
 
             assert caught.value.artifact
             assert await storage.read_stored_revision("s") == revision
+            assert "t" in [snapshot.header.id for snapshot in await storage.list()]
 
     async def test_the_raw_text_has_every_row(self, tmp_path: Path) -> None:
         """M-117: Where there is such a text, and it can be located."""
