@@ -46,6 +46,7 @@ async def publish_agent(
         published = True
     finally:
         if not published:
+            life.refuse()
             with anyio.CancelScope(shield=True):
                 await life.close()
     return life
@@ -62,6 +63,7 @@ def publish_agent_nowait(
         published = True
     finally:
         if not published:
+            life.refuse()
             life.retire()
     return life
 
@@ -141,6 +143,10 @@ class _Life:
         agent.ctx.emit(SESSION_START, SessionStart(agent, source))
         self._check_owners()
         agent.start_driver()
+
+    def refuse(self) -> None:
+        if self._agent.session.live:
+            self._sessions.refuse(self._agent.session)  # nothing of it is to be stored
 
     def retire(self) -> None:
         if self._retired or self._ending:
