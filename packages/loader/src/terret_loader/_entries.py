@@ -84,6 +84,8 @@ class Entry:
 
 def entry_id(name: str) -> str:
     """Makes one id of the spellings `agentLoop`, `agent_loop` and `agent-loop`."""
+    if name.islower() and "_" not in name:
+        return name
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).replace("_", "-").lower()
 
 

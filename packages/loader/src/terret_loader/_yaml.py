@@ -127,9 +127,9 @@ def _compose(text: str) -> yaml.Node | None:
     return yaml.compose(text, _Composer)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Piece:
-    """A part of a text, and what was made of it."""
+    """A part of a text, and what was made of it. Read-only."""
 
     text: str
     node: Node
@@ -189,14 +189,15 @@ class _Builder:
     def _piece(self, raw: yaml.Node, node: Node) -> Node:
         """Gives the node of an earlier reading if the text is the same, else fills this one."""
         text = self._text[raw.start_mark.index : raw.end_mark.index]
-        path, before = node.path, self._known.get(node.path)
+        path = node.path
+        before = self._known.get(path)
         if before is not None and before.text == text and before.node.stands_like(node):
             self.pieces[path] = before
             self._count += before.size - 1
             return before.node
         count, faults = self._count - 1, self._faults
         self._fill(node, raw)
-        if faults == self._faults and not {"*", "&"} & set(text):
+        if faults == self._faults and "*" not in text and "&" not in text:
             self.pieces[path] = Piece(text, node, self._count - count)
         return node
 
