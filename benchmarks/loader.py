@@ -94,7 +94,7 @@ def processes(*commands: list[str]) -> list[float]:
 async def reconcile_row(*, moved: bool) -> Row:
     """Measures a change of one value in a file of many entries, reading it included.
 
-    With `moved`, all lines move down too, so that nothing stands where it stood.
+    With `moved`, all lines move down too, so that nothing stands where it stood: the worst case.
     """
     reconcile = parse = inf
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +112,8 @@ async def reconcile_row(*, moved: bool) -> Row:
                 yaml.load(text, yaml.CSafeLoader)
                 parse = min(parse, time.process_time() - started)
     name = f"reconcile {ENTRIES:,} entries{', all moved' if moved else ''}"
-    return Row(name=name, unit="ms", figure=reconcile * 1e3, floor=parse * 1e3, target=1.5)
+    target = None if moved else 1.5
+    return Row(name=name, unit="ms", figure=reconcile * 1e3, floor=parse * 1e3, target=target)
 
 
 def write(folder: str, size: int, comments: int) -> Path:
