@@ -1,43 +1,35 @@
 """What Terret adds to the bare cost of talking to a model.
 
-Each row is measured against a floor in the same run: a bare httpx2 loop that streams from the same
-server, which runs in a process of its own. Figures are the best of several alternating rounds:
-processor time of this process for turns and chunks, time on the clock for the start.
+Each row is measured against a floor in the same run: a bare httpx2 loop that holds the same
+conversation with the same server, which runs in a process of its own. A conversation is 200 turns
+of three tool steps and a text of 100 chunks. Figures are the best of several alternating rounds:
+processor time of this process, time on the clock for the start. Memory is that of a process of its
+own.
 """
 
-import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Coroutine, Iterator
 from math import inf
 from pathlib import Path
 
 import anyio
 import httpx2
+from conversations import TURNS, harness_file, model_server, terret, turn_times
+from figures import Row, report
 from pydantic_core import from_json
 
-from terret_agents import Agents
-from terret_loader import open_harness
-
-ROUNDS = 7
-TURNS = 40
+ROUNDS = 3
+STEPS = 4  # of a turn
+LAST = 6  # turns at whose end there are 775 steps
 CHUNKS = 500
+STARTS = 7
 HERE = Path(__file__).parent
 
-HARNESS = """\
-plugins:
-  llm: {}
-  sessions: {}
-  system-prompt: {}
-  agents: {}
-  tools: {}
-  llm-openai: {baseUrl: "URL"}
-  agent-loop: {agents: [{id: main, provider: openai, model: MODEL}]}
+SQLITE = """\
+  session-sqlite: {path: sessions.db}
 """
 
 BARE_START = """\
@@ -48,123 +40,111 @@ async def main():
 asyncio.run(main())
 """
 
-Side = Callable[[str, int], Coroutine[object, object, float]]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "add",
+            "description": "Add two numbers.",
+            "parameters": {
+                "type": "object",
+                "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+                "required": ["a", "b"],
+            },
+        },
+    }
+]
+
+Side = Callable[[str, str], Coroutine[object, object, list[float]]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A figure beside the floor of the same run. `ok` is true as long as there is no target."""
-
-    name: str
-    unit: str
-    figure: float
-    floor: float
-    target: float | None = None
-
-    @property
-    def ratio(self) -> float:
-        return self.figure / self.floor
-
-    @property
-    def ok(self) -> bool:
-        return self.target is None or self.ratio <= self.target
-
-    def __str__(self) -> str:
-        figures = f"{self.figure:8.1f} {self.unit}  floor {self.floor:8.1f}  x{self.ratio:.1f}"
-        return f"{self.name:14} {figures}"
-
-    def as_json(self) -> dict[str, object]:
-        return asdict(self) | {"ratio": round(self.ratio, 2), "ok": self.ok}
-
-
-def main() -> int:
-    """Measure everything and print a table, or with --json one object."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help='print {"rows": [...]}')
-    options = parser.parse_args()
+def rows() -> Iterator[Row]:
+    """Yield the measured rows."""
     with model_server() as url:
-        rows = [*processor_rows(url), start_row(url)]
-    if options.json:
-        print(json.dumps({"rows": [row.as_json() for row in rows]}))
-    else:
-        print(*rows, sep="\n")
-    return 0 if all(row.ok for row in rows) else 1
+        yield from conversation_rows(url)
+        yield chunk_row(url)
+        yield start_row(url)
+        yield from process_rows(url)
 
 
-@contextmanager
-def model_server() -> Iterator[str]:
-    """Run the server and yield its base address."""
-    command = [sys.executable, str(HERE / "model_server.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
-        finally:
-            server.terminate()
+def conversation_rows(url: str) -> Iterator[Row]:
+    """Yield the processor time of a turn and of a late step, in memory and with a database."""
+    best: dict[Side, tuple[float, float]] = dict.fromkeys((bare, terret, stored), (inf, inf))
+    for _ in range(ROUNDS):
+        for side, (turn, step) in best.items():
+            times = anyio.run(side, url, "tools-3-100")
+            late = sum(times[-LAST:]) / LAST / STEPS
+            best[side] = (min(turn, sum(times) / TURNS), min(step, late))
+    floor = best[bare]
+    yield Row(name="CPU per turn", unit="µs", figure=best[terret][0], floor=floor[0], target=2.0)
+    stored_turn = best[stored][0]
+    yield Row(name="  with SQLite", unit="µs", figure=stored_turn, floor=floor[0], target=2.5)
+    name = "CPU per step after 775 steps"
+    yield Row(name=name, unit="µs", figure=best[terret][1], floor=floor[1], target=1.5)
 
 
-def processor_rows(url: str) -> Iterator[Row]:
-    """Yield processor time per turn of one chunk, and per further chunk of a long answer."""
+def chunk_row(url: str) -> Row:
+    """Return the processor time of a further chunk of a long answer."""
     cases: list[tuple[Side, int]] = [(s, n) for s in (bare, terret) for n in (1, CHUNKS)]
     best = dict.fromkeys(cases, inf)
     for _ in range(ROUNDS):
         for side, chunks in best:
-            seconds = anyio.run(side, url, chunks)
-            best[side, chunks] = min(best[side, chunks], seconds * 1e6 / TURNS)
-    yield Row(name="CPU per turn", unit="µs", figure=best[terret, 1], floor=best[bare, 1])
+            times = anyio.run(side, url, f"chunks-{chunks}")
+            # Short conversations, so that what is sent counts little.
+            best[side, chunks] = min(best[side, chunks], sum(times[:40]) / 40)
 
     def per_chunk(side: Side) -> float:
         return (best[side, CHUNKS] - best[side, 1]) / (CHUNKS - 1)
 
-    yield Row(name="CPU per chunk", unit="µs", figure=per_chunk(terret), floor=per_chunk(bare))
+    figure, floor = per_chunk(terret), per_chunk(bare)
+    return Row(name="CPU per further chunk", unit="µs", figure=figure, floor=floor, target=2.5)
 
 
-async def bare(url: str, chunks: int) -> float:
-    """Hold one conversation with nothing but an HTTP client."""
-    messages: list[dict[str, str]] = []
+async def bare(url: str, model: str) -> list[float]:
+    """Hold a conversation with nothing but an HTTP client."""
+    messages: list[dict[str, object]] = []
 
-    async def turn(client: httpx2.AsyncClient) -> None:
+    async def turn() -> None:
         messages.append({"role": "user", "content": "hello"})
-        body = {"model": f"chunks-{chunks}", "messages": messages, "stream": True}
-        text: list[str] = []
-        async with client.stream("POST", f"{url}/chat/completions", json=body) as response:
-            async for line in response.aiter_lines():
-                if line.startswith("data: {"):
-                    for choice in from_json(line[6:])["choices"]:
-                        text.append(choice["delta"].get("content", ""))
-        assert len(text) == chunks + 2
-        messages.append({"role": "assistant", "content": "".join(text)})
+        while True:
+            body = {"model": model, "messages": messages, "tools": TOOLS, "stream": True}
+            text: list[str] = []
+            calls: dict[int, dict[str, str]] = {}
+            async with client.stream("POST", f"{url}/chat/completions", json=body) as response:
+                async for line in response.aiter_lines():
+                    if line.startswith("data: {"):
+                        for choice in from_json(line[6:])["choices"]:
+                            delta = choice["delta"]
+                            text.append(delta.get("content") or "")
+                            for part in delta.get("tool_calls", ()):
+                                call = calls.setdefault(part["index"], {"arguments": ""})
+                                call["id"] = part.get("id") or call["id"]
+                                call["arguments"] += part["function"]["arguments"]
+            said = "".join(text)
+            if not calls:
+                messages.append({"role": "assistant", "content": said})
+                return
+            made = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": "add", "arguments": call["arguments"]},
+                }
+                for call in calls.values()
+            ]
+            messages.append({"role": "assistant", "content": said or None, "tool_calls": made})
+            for call in calls.values():
+                arguments = json.loads(call["arguments"])
+                result = str(arguments["a"] + arguments["b"])
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 
     async with httpx2.AsyncClient() as client:
-        return await processor_time(lambda: turn(client))
+        return await turn_times(turn)
 
 
-async def terret(url: str, chunks: int) -> float:
-    """Hold the same conversation with an agent."""
-    with harness_file(url, f"chunks-{chunks}") as path:
-        async with open_harness(path) as root:
-            agent = root[Agents].named("main")
-            assert agent is not None
-
-            async def turn() -> None:
-                agent.followup("hello")
-                await agent.when_idle()
-
-            seconds = await processor_time(turn)
-            answer = agent.session.derive_messages()[-1]
-            assert answer.role == "assistant"
-            assert len(answer.text.split()) == chunks
-            return seconds
-
-
-async def processor_time(turn: Callable[[], Awaitable[None]]) -> float:
-    """Return the processor time of this process for a round of turns, after a warm-up."""
-    for _ in range(3):
-        await turn()
-    start = time.process_time()
-    for _ in range(TURNS):
-        await turn()
-    return time.process_time() - start
+async def stored(url: str, model: str) -> list[float]:
+    """Hold it with an agent whose session is kept in a database."""
+    return await terret(url, model, SQLITE)
 
 
 def start_row(url: str) -> Row:
@@ -173,10 +153,11 @@ def start_row(url: str) -> Row:
         script = BARE_START.replace("URL", url).replace("MODEL", "chunks-1")
         run = ["-m", "terret", "run", "--quiet", "--root", str(path.parent), "hello"]
         figures, floors = zip(
-            *((start_time(url, run), start_time(url, ["-c", script])) for _ in range(ROUNDS)),
+            *((start_time(url, run), start_time(url, ["-c", script])) for _ in range(STARTS)),
             strict=True,
         )
-    return Row(name="start", unit="ms", figure=min(figures), floor=min(floors))
+    name = "start to first request"
+    return Row(name=name, unit="ms", figure=min(figures), floor=min(floors), target=3.0)
 
 
 def start_time(url: str, arguments: list[str]) -> float:
@@ -189,13 +170,26 @@ def start_time(url: str, arguments: list[str]) -> float:
     return (arrived - started) * 1e3
 
 
-@contextmanager
-def harness_file(url: str, model: str) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "harness.yml"
-        path.write_text(HARNESS.replace("URL", url).replace("MODEL", model), "utf-8")
-        yield path
+def process_rows(url: str) -> Iterator[Row]:
+    """Yield what processes of their own measure: memory, and many conversations at once."""
+    rss = measured(url, "one")["rss"]
+    yield Row(name="RSS after 200 turns", unit="MB", figure=rss, floor=60, target=1.0)
+    many = measured(url, "many")
+    name = "memory of each of 1,000 agents"
+    yield Row(name=name, unit="kB", figure=many["size"], floor=60, target=1.0)
+    alone, at_once = many["alone"], many["at_once"]
+    name = "CPU per turn, 1,000 at once"
+    yield Row(name=name, unit="µs", figure=at_once, floor=alone, target=1.3)
+    name = "tasks of 1,000 idle agents"
+    yield Row(name=name, unit="  ", figure=many["tasks"], floor=1, target=0.0)
+
+
+def measured(url: str, what: str) -> dict[str, float]:
+    command = [sys.executable, str(HERE / "loop_memory.py"), what, url]
+    run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(__doc__, rows()))

@@ -13,7 +13,7 @@ from ._definition import Arguments, Tool
 from ._errors import INVALID_TOOL_OUTPUT, Violation, ViolationError
 from ._json import scrub
 from ._outcome import ToolOutcome, as_blocks, failure, failure_from, success
-from ._schemas import compiled
+from ._schemas import checked, matcher
 
 _RUNNING: ContextVar[tuple["Registration", ...]] = ContextVar("terret_tools_running", default=())
 
@@ -23,11 +23,13 @@ class Registration:
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
-        self.parameters, self._matches = compiled(
-            tool.name, "parameters", tool.parameters, root_object=True
-        )
-        if tool.output is not None:
-            _, self._is_output = compiled(tool.name, "output", tool.output.schema)
+        name, output = tool.name, tool.output
+        self.parameters = checked(name, "parameters", tool.parameters, root_object=True)
+        # What pydantic made it checks itself, values and schema alike.
+        if tool.parse is None:
+            self._matches = matcher(name, "parameters", self.parameters)
+        if output is not None and output.encode is None:
+            self._is_output = matcher(name, "output", checked(name, "output", output.schema))
         self._in_flight = 0
         self._left: anyio.Event | None = None
 

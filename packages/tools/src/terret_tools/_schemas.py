@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from jsonschema_rs import Draft202012Validator, ValidationError
-
 from terret_sessions import LosslessJsonError, copy_json
 
 from ._errors import UnsupportedSchemaError, Violation, ViolationError
@@ -12,30 +10,38 @@ _DATA_KEYWORDS = frozenset({"const", "default", "enum", "example", "examples"})
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def compiled(
+def checked(
     tool: str, part: str, schema: Mapping[str, object], *, root_object: bool = False
-) -> tuple[dict[str, object], Callable[[object], object]]:
-    """Returns a copy of a schema and a function that returns matching values.
+) -> dict[str, object]:
+    """Returns a copy of a schema. Raises `UnsupportedSchemaError` where no validator is needed.
 
-    The function raises `ViolationError` for any other value. Raises `UnsupportedSchemaError`.
+    That is for a schema that is no JSON, has another root than it should, or a remote reference.
     """
-
-    def refuse(pointer: str, problem: str) -> UnsupportedSchemaError:
-        return UnsupportedSchemaError(tool, part, pointer, problem)
-
     try:
-        copy = copy_json(schema if isinstance(schema, dict) else dict(schema))
+        copy: dict[str, object] = copy_json(schema if isinstance(schema, dict) else dict(schema))
     except LosslessJsonError as error:
-        raise refuse(error.pointer, str(error)) from None
+        raise UnsupportedSchemaError(tool, part, error.pointer, str(error)) from None
     if root_object and copy.get("type") != "object":
-        raise refuse("/type", 'the root needs "type": "object"')
+        raise UnsupportedSchemaError(tool, part, "/type", 'the root needs "type": "object"')
     for pointer, reference in _references(copy):
         if not reference.startswith("#"):
-            raise refuse(pointer, f"{reference!r} is not local, and nothing is fetched")
+            problem = f"{reference!r} is not local, and nothing is fetched"
+            raise UnsupportedSchemaError(tool, part, pointer, problem)
+    return copy
+
+
+def matcher(tool: str, part: str, schema: dict[str, object]) -> Callable[[object], object]:
+    """Returns a function that returns matching values and raises `ViolationError` for others.
+
+    Raises `UnsupportedSchemaError` for what is no schema.
+    """
+    from jsonschema_rs import Draft202012Validator, ValidationError  # megabytes: for foreign tools
+
     try:
-        validator = Draft202012Validator(copy, offline=True)
+        validator = Draft202012Validator(schema, offline=True)
     except ValidationError as error:
-        raise refuse(pointer_of(error.instance_path), error.message) from None
+        pointer = pointer_of(error.instance_path)
+        raise UnsupportedSchemaError(tool, part, pointer, error.message) from None
 
     def check(value: object) -> object:
         try:
@@ -49,7 +55,7 @@ def compiled(
             raise ViolationError(tuple(found))
         return value
 
-    return copy, check
+    return check
 
 
 def pointer_of(path: Iterable[str | int]) -> str:
