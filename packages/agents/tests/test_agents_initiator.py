@@ -12,7 +12,7 @@ from terret_agents import (
     current_initiator,
     require_initiator,
 )
-from terret_context import Container
+from terret_context import Container, Context, plugin
 from terret_testing import Harness, running_harness
 
 
@@ -109,3 +109,41 @@ async def test_a_closing_service_refuses_new_blocks_and_awaits_open_ones() -> No
                 pass
             leave.set()
         assert ended == ["block", "service"]
+
+
+@pytest.mark.parametrize("above", [False, True])
+async def test_a_block_that_starts_the_teardown_is_not_waited_for(above: bool) -> None:
+    """A-027: nor one around it; unrelated blocks are still drained first."""
+    async with running_harness() as h, Container(grace=60) as root:
+
+        @plugin
+        def around(ctx: Context) -> None:
+            ctx.plugin(Agents)
+
+        outer = root.plugin(around)
+        await root.settle()
+        [service] = root.fibers(Agents)
+        agents = service.ctx[Agents]
+        entered, leave = anyio.Event(), anyio.Event()
+        ended: list[str] = []
+
+        async def unrelated() -> None:
+            with agents.with_initiator(h.agent):
+                entered.set()
+                await leave.wait()
+                ended.append("unrelated")
+
+        async def teardown() -> None:
+            with agents.with_initiator(h.agent), agents.without_initiator():
+                await (outer if above else service).dispose()
+                ended.append("teardown")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(unrelated)
+            await entered.wait()
+            group.start_soon(teardown)
+            for _ in range(50):
+                await anyio.lowlevel.checkpoint()
+            assert ended == []
+            leave.set()
+        assert ended == ["unrelated", "teardown"]

@@ -7,6 +7,8 @@ from typing import Final
 
 import anyio
 
+from terret_context import Fiber
+
 from ._agent import Agent
 from ._errors import NoInitiatorError
 
@@ -31,32 +33,44 @@ def clear_initiator() -> None:
     _initiator.set(None)
 
 
+_blocks: Final[ContextVar[tuple[object, ...]]] = ContextVar("terret_initiator_blocks", default=())
+
+
 class InitiatorBlocks:
     """The open blocks of one service, which awaits them when it closes."""
 
     def __init__(self) -> None:
-        self._open = 0
+        self._open: set[object] = set()
         self._closing = False
-        self._drained: anyio.Event | None = None
+        self._changed = anyio.Event()
 
     @contextmanager
     def block(self, agent: Agent | None) -> Iterator[None]:
         """Sets the initiator for a block that may span awaits."""
         if self._closing:
             raise RuntimeError("the agents service is closing: no new initiator block")
-        token = _initiator.set(agent)
-        self._open += 1
+        block = object()
+        initiator, blocks = _initiator.set(agent), _blocks.set((*_blocks.get(), block))
+        self._open.add(block)
         try:
             yield
         finally:
-            self._open -= 1
-            _initiator.reset(token)
-            if self._drained is not None and not self._open:
-                self._drained.set()
+            self._open.discard(block)
+            _blocks.reset(blocks)
+            _initiator.reset(initiator)
+            self._changed.set()
 
-    async def drain(self) -> None:
-        """Refuses new blocks and returns when the open ones have ended."""
+    async def drain(self, fiber: Fiber) -> None:
+        """Refuses new blocks and returns when the open ones have ended.
+
+        Those from which the disposal of the service's fiber was started cannot end before it has,
+        and are not waited for.
+        """
         self._closing = True
-        if self._open:
-            self._drained = anyio.Event()
-            await self._drained.wait()
+        around: set[object] = set()
+        for each in (fiber, *fiber.ancestors()):
+            if each.retired_by is not None and _blocks in each.retired_by:
+                around.update(each.retired_by[_blocks])
+        while self._open - around:
+            self._changed = anyio.Event()
+            await self._changed.wait()

@@ -57,7 +57,7 @@ class Agents(Service, key="agents", config=AgentsConfig):
     async def init(self) -> AsyncIterator[None]:
         """Waits at the end for blocks that name an initiator."""
         yield
-        await self._blocks.drain()
+        await self._blocks.drain(self.ctx.fiber)
 
     async def create(
         self,

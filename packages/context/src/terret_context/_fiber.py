@@ -1,6 +1,8 @@
 """Fibers: running instances of plugins, and the views that plugin code holds of them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import Context as Variables
+from contextvars import copy_context
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, Protocol
 
@@ -80,6 +82,7 @@ class Fiber:
         needs: Each declared key, and whether it is required.
         provides: The keys it must provide.
         ctx: Its context, the same one over all restarts.
+        retired_by: The context variables of whoever asked for its disposal.
     """
 
     kernel: Kernel
@@ -102,6 +105,7 @@ class Fiber:
     config: BaseModel | None = None
     generation: int = 0
     retiring: bool = False
+    retired_by: Variables | None = None
     bindings: dict[Slot, Binding] = field(default_factory=dict)
     effects: dict[int, Effect] = field(default_factory=dict)
     # the load that runs or is up
@@ -227,6 +231,7 @@ class Fiber:
         self._refuse_root()
         if not self.retiring:
             self.retiring = True
+            self.retired_by = copy_context()
             self.kernel.touch(self)
 
     async def dispose(self, *, check: bool = False) -> None:
