@@ -1,6 +1,6 @@
 """Which agent caused the running code: attribution only, it grants nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
@@ -33,7 +33,7 @@ def clear_initiator() -> None:
     _initiator.set(None)
 
 
-_blocks: Final[ContextVar[tuple[object, ...]]] = ContextVar("terret_initiator_blocks", default=())
+_blocks: Final[ContextVar[Iterable[object]]] = ContextVar("terret_initiator_blocks", default=())
 
 
 class InitiatorBlocks:
