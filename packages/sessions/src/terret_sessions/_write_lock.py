@@ -2,6 +2,7 @@ import json
 import os
 import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -53,9 +54,8 @@ def _lock(path: Path, session_id: str) -> int:
             if _is_at(fd, path):
                 return fd
         except (BlockingIOError, PermissionError):
-            holder = _holder(path)
             os.close(fd)
-            raise SessionLockedError(session_id, holder) from None
+            raise SessionLockedError(session_id, _holder(path)) from None
         os.close(fd)  # its holder removed the file while we opened it
 
 
@@ -67,11 +67,30 @@ def _is_at(fd: int, path: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
+    """Name who has the lock. Whoever just took it may still be writing its name over an old one."""
+    for _ in range(_LOOKS):
+        try:
+            holder = json.loads(path.read_bytes())
+            if holder["host"] != socket.gethostname() or _is_alive(holder["pid"]):
+                return f"process {holder['pid']} on {holder['host']}"
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # nothing is written yet
+        time.sleep(_PAUSE)
+    return _UNKNOWN
+
+
+def _is_alive(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True  # a signal would end it there
     try:
-        holder = json.loads(path.read_bytes())
-        return f"process {holder['pid']} on {holder['host']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return _UNKNOWN
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # of another user
+    return True
 
 
+_LOOKS: Final = 40
+_PAUSE: Final = 0.005
 _UNKNOWN: Final = "another process"
