@@ -14,7 +14,9 @@ GUIDES = [
     *(ROOT / "docs" / "guides" / f"{name}.md" for name in ("write-a-plugin", "write-a-tool")),
     *(ROOT / "docs" / "guides" / f"{name}.md" for name in ("write-a-loop", "test-a-plugin")),
 ]
-SHOWN = re.compile(r"^```(?:python|yaml|ini)\n# (?P<path>examples/\S+)\n(?P<code>.*?)^```", re.M | re.S)
+SHOWN = re.compile(
+    r"^```(?:python|yaml|ini)\n# (?P<path>examples/\S+)\n(?P<code>.*?)^```", re.M | re.S
+)
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)

@@ -83,6 +83,7 @@ def llama_url() -> Iterator[str]:
     params.model.path = str(path)
     params.n_ctx = 2048
     params.n_parallel = 1
+    params.sampling.temp = 0.0  # the same answers at each run
     params.api_keys = ["k-1234567890"]
     params.ui = False
     server = xllamacpp.Server(params)

@@ -80,7 +80,7 @@ def test_a_harness_in_which_all_runs_is_confirmed(terret: Run) -> None:
 
 
 def test_the_graph_shows_states_and_who_uses_whom(terret: Run) -> None:
-    """C-291."""
+    """C-299."""
     Path("harness.yml").write_text(HARNESS.replace("agents: []", "optional: true"))
     code, out, err = terret("graph")
     assert (code, err) == (0, "")
