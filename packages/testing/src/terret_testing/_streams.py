@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
-from types import AsyncGeneratorType
+from types import AsyncGeneratorType, FrameType
+from typing import Final
 
 import anyio
 
 from terret_llm import Chunks
+
+_RUNTIME: Final = ("terret_llm._service", "terret_llm._streaming")
 
 
 class OpenScopeError(AssertionError):
@@ -16,15 +19,14 @@ class OpenScopeError(AssertionError):
     generator waits is left in another, which breaks the cancellation of whoever reads the stream.
 
     Attributes:
-        places: Where its generators wait, as `file:line`, the outermost first.
+        places: Where its generators wait, as `file:line: function`, those inside first.
     """
 
     def __init__(self, places: tuple[str, ...]) -> None:
         self.places = places
         super().__init__(
-            "a stream yields inside a cancel scope or a task group (move_on_after and fail_after "
-            f"count); its generators wait at {', '.join(places) or 'unknown lines'}. "
-            "Leave the scope before each yield"
+            "a chunk is yielded inside a cancel scope or a task group (move_on_after and "
+            "fail_after count); leave it before each yield:\n" + "\n".join(places)
         )
 
 
@@ -59,8 +61,15 @@ async def _restore(stream: Chunks, probe: anyio.CancelScope) -> None:
 
 
 def _places(stream: object) -> Iterator[str]:
-    while isinstance(stream, AsyncGeneratorType) and stream.ag_frame is not None:
-        frame = stream.ag_frame
-        yield f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        inner = (one for one in frame.f_locals.values() if isinstance(one, AsyncGeneratorType))
-        stream = next(inner, None)
+    for frame in _suspended(stream):
+        if frame.f_globals.get("__name__") not in _RUNTIME:
+            yield f"{frame.f_code.co_filename}:{frame.f_lineno}: `{frame.f_code.co_qualname}`"
+
+
+def _suspended(generator: object) -> Iterator[FrameType]:
+    """The frames that wait at a `yield`, those inside first."""
+    if isinstance(generator, AsyncGeneratorType) and generator.ag_frame is not None:
+        for value in list(generator.ag_frame.f_locals.values()):
+            if value is not generator:
+                yield from _suspended(value)
+        yield generator.ag_frame
