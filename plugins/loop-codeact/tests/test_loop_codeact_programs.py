@@ -1,6 +1,7 @@
 """Programs: what they see, what the model sees of them, what they cannot break."""
 
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -317,6 +318,31 @@ async def test_the_interpreter_ends_with_its_agent() -> None:
         pid = int(shown(h))
         os.kill(pid, 0)
     await gone(pid)
+
+
+HOST = """
+import sys, anyio
+from terret_testing import running_harness, say, script
+
+async def main():
+    model = script(say(sys.argv[1]))
+    async with running_harness(loop="loop-codeact", model=model) as h:
+        await h.send("go")
+
+anyio.run(main)
+"""
+
+
+async def test_a_program_ends_with_a_harness_that_is_killed(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    program = code("import os", f"open({str(pid)!r}, 'w').write(str(os.getpid()))", "while 1: pass")
+    command = [sys.executable, "-c", HOST, program]
+    async with await anyio.open_process(command, stdout=None, stderr=None) as host:
+        with anyio.fail_after(60):
+            while not (pid.exists() and pid.read_text()):  # noqa: ASYNC110 - files tell nobody
+                await anyio.sleep(0.01)
+        host.kill()
+    await gone(int(pid.read_text()))
 
 
 async def test_only_listed_variables_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
