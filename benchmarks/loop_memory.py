@@ -34,6 +34,7 @@ async def many(url: str) -> dict[str, float]:
     """Hold many conversations, one turn each: first one by one, then all at once."""
     with harness_file(url, "tools-3-100") as path:
         async with open_harness(path) as root:
+            gc.set_threshold(10_000)  # as the program `terret` does
             alone = await one_by_one(root)
             tasks = len(anyio.get_running_tasks())
             gc.collect()
