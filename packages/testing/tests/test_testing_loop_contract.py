@@ -49,12 +49,12 @@ def test_a_loop_that_keeps_too_little_fails_and_rows_without_sense_are_skipped(
     (tmp_path / "test_one_shot.py").write_text(ONE_SHOT.format(folder=str(folder)), "utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "--no-header", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [*command, "-o", "anyio_mode=auto", "-k", "asyncio", str(tmp_path)],
+        [*command, "-o", "anyio_mode=auto", "-k", "asyncio and turn", str(tmp_path)],
         capture_output=True,
         text=True,
         cwd=tmp_path,
     )
     assert run.returncode == 1
     assert "L-004 does not apply: it has no tools" in run.stdout
-    assert count("failed", run.stdout) > 50
-    assert count("passed", run.stdout) > 50
+    assert count("failed", run.stdout) > 10
+    assert count("passed", run.stdout) > 10
