@@ -1,7 +1,6 @@
 """A loop of its own that keeps the whole contract of loops: one tool call after the other."""
 
 import json
-from contextlib import aclosing
 
 import anyio
 import anyio.lowlevel
@@ -25,21 +24,16 @@ from terret_agents.loops import (
     announce_stopping,
     ask_continuation,
     ask_stop,
-    choose_config,
+    build_request,
     propose_step,
     recover_request,
     settle_answer,
 )
 from terret_context import Config, Context, plugin
 from terret_llm import (
-    GenerateOptions,
-    HarnessError,
     Llm,
-    LlmCallConfig,
     Message,
-    PreparedCall,
     ToolCallBlock,
-    mark_loop_request,
 )
 from terret_sessions import Blocked, Completed, MaxTokens, Session, Sessions, TurnEndReason
 from terret_system_prompt import SystemPrompt
@@ -84,10 +78,12 @@ class SerialAgent(TurnAgent):
 
     async def _ask_model(self, prompt: Prompt) -> tuple[Message, bool]:
         while True:
-            request, call = await self._build_request(prompt)
+            request, call = await build_request(
+                self, self._requests, prompt, tools=prompt.assembly.tools
+            )
             answer = Answer(self, request)
             try:
-                await self._receive(answer, call)
+                await answer.receive(call)
                 if not answer.finish.failed:
                     message = await settle_answer(self, answer)
                     answer.log(message)
@@ -96,36 +92,6 @@ class SerialAgent(TurnAgent):
                 answer.keep_interrupted()
                 raise
             await recover_request(self, answer, None if call is None else call.retry_policy)
-
-    async def _receive(self, answer: Answer, call: PreparedCall | None) -> None:
-        request = answer.request
-        stream = self.ctx[Llm].stream(request) if call is None else call.stream(request)
-        async with aclosing(stream) as chunks:
-            async for chunk in chunks:
-                answer.add(chunk)
-                await self.check()
-
-    async def _build_request(self, prompt: Prompt) -> tuple[GenerateOptions, PreparedCall | None]:
-        config = await choose_config(self, self._requests.seed())
-        call = await self._prepare(config)
-        config = config if call is None else call.config
-        self._requests.record(config, call, prompt)
-        request = GenerateOptions.of(
-            config,
-            messages=(*prompt.prefix, *self.session.derive_messages()),
-            system=prompt.system or None,
-            tools=prompt.assembly.tools,
-            session_id=self.id,
-        )
-        return mark_loop_request(request), call
-
-    async def _prepare(self, config: LlmCallConfig) -> PreparedCall | None:
-        try:
-            return await self.ctx[Llm].prepare_call(config)
-        except HarnessError as error:
-            if error.code != "NO_ADAPTER" or not config.model:
-                raise
-            return None  # a listener of llm/stream may serve the route
 
     async def _run_tools(self, calls: tuple[ToolCallBlock, ...]) -> bool:
         """Runs the calls and returns whether their results wait for the model."""

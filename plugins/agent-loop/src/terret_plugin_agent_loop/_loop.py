@@ -1,7 +1,6 @@
 """The default loop: call the model, run the tools, repeat."""
 
 from collections.abc import Callable
-from contextlib import aclosing
 
 import anyio
 import anyio.lowlevel
@@ -15,7 +14,7 @@ from terret_agents.loops import (
     announce_stopping,
     ask_continuation,
     ask_stop,
-    choose_config,
+    build_request,
     propose_step,
     recover_request,
     settle_answer,
@@ -23,13 +22,7 @@ from terret_agents.loops import (
 from terret_context import Context
 from terret_llm import (
     Finish,
-    GenerateOptions,
-    HarnessError,
-    Llm,
-    LlmCallConfig,
     Message,
-    PreparedCall,
-    mark_loop_request,
 )
 from terret_sessions import Blocked, Completed, MaxTokens, Session, TurnEndReason
 
@@ -99,10 +92,12 @@ class LoopAgent(TurnAgent):
 
     async def _ask_model(self, prompt: Prompt) -> tuple[Message, Finish]:
         while True:
-            request, call = await self._build_request(prompt)
+            request, call = await build_request(
+                self, self._requests, prompt, tools=prompt.assembly.tools
+            )
             answer = Answer(self, request)
             try:
-                await self._receive(answer, call)
+                await answer.receive(call)
                 if not answer.finish.failed:
                     message = await settle_answer(self, answer)
                     break
@@ -112,36 +107,3 @@ class LoopAgent(TurnAgent):
             await recover_request(self, answer, None if call is None else call.retry_policy)
         answer.log(message)
         return message, answer.finish
-
-    async def _receive(self, answer: Answer, call: PreparedCall | None) -> None:
-        request = answer.request
-        stream = self.ctx[Llm].stream(request) if call is None else call.stream(request)
-        async with aclosing(stream) as chunks:
-            async for chunk in chunks:
-                answer.add(chunk)
-                if self.cause is not None:
-                    await anyio.lowlevel.checkpoint()
-
-    async def _build_request(self, prompt: Prompt) -> tuple[GenerateOptions, PreparedCall | None]:
-        config = await choose_config(self, self._requests.seed())
-        call = await self._prepare(config)
-        config = config if call is None else call.config
-        self._requests.record(config, call, prompt)
-        history = self.session.derive_messages()
-        request = GenerateOptions.of(
-            config,
-            messages=(*prompt.prefix, *history) if prompt.prefix else history,
-            system=prompt.system or None,
-            tools=prompt.assembly.tools,
-            session_id=self.id,
-        )
-        return mark_loop_request(request), call
-
-    async def _prepare(self, config: LlmCallConfig) -> PreparedCall | None:
-        try:
-            return await self.ctx[Llm].prepare_call(config)
-        except HarnessError as error:
-            # A listener of llm/stream may serve a route that has no adapter.
-            if error.code != "NO_ADAPTER" or not config.model:
-                raise
-            return None

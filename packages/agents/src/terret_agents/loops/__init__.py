@@ -12,6 +12,7 @@ from ._checkpoints import (
 )
 from ._prompt import Composer, Prompt
 from ._request_log import RequestLog
+from ._requesting import build_request
 from ._variables import register_variables
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "announce_stopping",
     "ask_continuation",
     "ask_stop",
+    "build_request",
     "choose_config",
     "propose_step",
     "recover_request",

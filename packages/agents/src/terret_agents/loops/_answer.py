@@ -1,12 +1,18 @@
 """The answer to one request while it streams in."""
 
+from contextlib import aclosing
+
+import anyio.lowlevel
+
 from terret_agents import TurnAgent
 from terret_llm import (
     BlockAssembler,
     Chunk,
     Finish,
     GenerateOptions,
+    Llm,
     Message,
+    PreparedCall,
     create_assistant_message,
 )
 from terret_sessions import AssistantChunk, AssistantMessage, SourceCollector
@@ -27,6 +33,18 @@ class Answer:
     @property
     def finish(self) -> Finish:
         return self._assembler.finish
+
+    async def receive(self, call: PreparedCall | None) -> None:
+        """Reads the answer to its end, logs each chunk, and closes the stream however that ends.
+
+        Without a prepared call the request goes through `Llm.stream`.
+        """
+        start = self._agent.ctx[Llm].stream if call is None else call.stream
+        async with aclosing(start(self.request)) as chunks:
+            async for chunk in chunks:
+                self.add(chunk)
+                if self._agent.cause is not None:
+                    await anyio.lowlevel.checkpoint()
 
     def add(self, chunk: Chunk) -> None:
         payload = AssistantChunk(self._turn, self._step, chunk)
