@@ -119,6 +119,17 @@ def test_a_reader_that_goes_away_ends_the_turn_without_a_traceback(
     assert project.run("run", "--session", "s", "again").returncode == 0
 
 
+def test_a_list_that_nobody_reads_to_its_end_is_no_complaint(project: Project) -> None:
+    project.harness("http://127.0.0.1:9/v1")
+    process = project.start("config", "schema")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    complaint = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(), complaint) == (1, "")
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

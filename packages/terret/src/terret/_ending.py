@@ -28,6 +28,8 @@ def finish(work: Callable[[], int | Coroutine[Any, Any, int]], *, verbose: bool 
                 typer.echo(fault.details, err=True)
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has gone, and knows
+        code = FAILED
     except Exception as error:
         code = FAILED
         complain(f"terret: {type(error).__name__}: {error}", error, verbose)
