@@ -17,6 +17,7 @@ from terret_context import Context, plugin
 from terret_llm import ReasoningBlock, ToolSchema, Usage
 from terret_plugin_llm_anthropic import llm_anthropic
 from terret_plugin_llm_openai import llm_openai
+from terret_plugin_llm_retry import llm_retry
 from terret_sessions import AssistantMessage, Completed, MaxTokens
 from terret_testing import (
     FaultyModelServer,
@@ -83,7 +84,6 @@ def llama_url() -> Iterator[str]:
     params.model.path = str(path)
     params.n_ctx = 2048
     params.n_parallel = 1
-    params.sampling.temp = 0.0  # the same answers at each run
     params.api_keys = ["k-1234567890"]
     params.ui = False
     server = xllamacpp.Server(params)
@@ -94,10 +94,14 @@ def llama_url() -> Iterator[str]:
 @pytest.mark.local_model
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_model_holds_a_conversation(wire: str, llama_url: str) -> None:
-    """M-063, M-067: two turns with a server that we have not written, on each wire."""
-    async with talking(wire, llama_url) as harness:
+    """M-063, M-067: two turns with a server that we have not written, on each wire.
+
+    It drops idle connections without a word, so the next request may find one dead: `llm-retry`
+    sends it again.
+    """
+    async with talking(wire, llama_url, llm_retry) as harness:
         for text in ("Say hello.", "And what is the capital of France?"):
-            assert await harness.send(text)
+            assert await harness.send(text), harness.turn_end
             assert isinstance(harness.turn_end, Completed | MaxTokens)
         first, second = usages(harness)
     assert first is not None
