@@ -1,0 +1,1 @@
+"""Talks to a Terret service: messages, turns, approvals, questions, sessions."""
