@@ -47,7 +47,7 @@ from ._events import (
 from ._factory import AgentFactory, AgentHandle, CreateOptions, ResumeOptions, Setup
 from ._inbox import Batch, Inbox, InboxObserver, Target
 from ._initiator import current_initiator, require_initiator
-from ._inquiries import Inquiries, InquiryEnd, InquiryItem
+from ._inquiries import Inquiries, InquiryEnd, InquiryItem, QuestionAnswer
 from ._inquiry_log import InquiryLog
 from ._payloads import (
     AgentCreated,
@@ -149,6 +149,7 @@ __all__ = [
     "NoSuchAgentError",
     "PrefixRequest",
     "PromptSubmission",
+    "QuestionAnswer",
     "Reject",
     "RequestFailure",
     "RequestInvariantError",

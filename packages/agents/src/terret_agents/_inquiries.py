@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, final
 
@@ -31,6 +32,14 @@ class InquiryItem(Protocol):
 
 ItemT = TypeVar("ItemT", bound=InquiryItem)
 ReplyT = TypeVar("ReplyT")
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswer:
+    """What somebody answered to a question of a model."""
+
+    text: str
+    by: str | None = None
 
 
 class _Open(Generic[ItemT, ReplyT]):

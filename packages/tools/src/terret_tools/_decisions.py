@@ -117,6 +117,26 @@ class Block:
 PostDecision: TypeAlias = Accept | Block
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecision:
+    """What somebody decided about a call.
+
+    Attributes:
+        allow: whether the call may run.
+        args: other arguments for it, where the item is editable.
+        note: what the model reads of a denial.
+        by: who decided.
+        remember: whether the same call may run for the rest of the session without being asked
+            about; for allowed calls.
+    """
+
+    allow: bool
+    args: Mapping[str, object] | None = None
+    note: str | None = None
+    by: str | None = None
+    remember: bool = False
+
+
 class Approval(Protocol):
     """The service that asks a person, or a rule that stands in for one."""
 

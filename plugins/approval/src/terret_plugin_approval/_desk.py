@@ -6,10 +6,10 @@ from typing import Final
 
 from terret_agents import Agents, Inquiries, InquiryEnd, InquiryLog, timestamp
 from terret_sessions import declare_event_type
-from terret_tools import PRE_EXECUTE, Allow, Deny, Tools
+from terret_tools import PRE_EXECUTE, Allow, ApprovalDecision, Deny, Tools
 
 from ._errors import EditDeniedError, InvalidEditError, NotEditableError
-from ._items import REQUEST, ApprovalDecision, ApprovalItem
+from ._items import REQUEST, ApprovalItem
 
 APPROVALS: Final = InquiryLog("approval", "approval/asked", "approval/decided")
 

@@ -1,4 +1,4 @@
-"""What people are asked about calls, and what they may answer."""
+"""What people are asked about calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from operator import attrgetter
 
 from terret_agents import Agent
 from terret_context import Waterfall
-from terret_tools import ToolExec
+from terret_tools import ApprovalDecision, ToolExec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,26 +35,6 @@ class ApprovalItem:
     editable: bool
     requested_at: datetime
     expires_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalDecision:
-    """What somebody decided about a call.
-
-    Attributes:
-        allow: whether the call may run.
-        args: other arguments for it, where the item is editable.
-        note: what the model reads of a denial.
-        by: who decided.
-        remember: whether the same call may run for the rest of the session without being asked
-            about; for allowed calls.
-    """
-
-    allow: bool
-    args: Mapping[str, object] | None = None
-    note: str | None = None
-    by: str | None = None
-    remember: bool = False
 
 
 REQUEST = Waterfall[ApprovalItem, ApprovalDecision | None](

@@ -15,6 +15,7 @@ from terret_tools import (
     POST_EXECUTE,
     RESULT,
     Accept,
+    ApprovalDecision,
     ApprovalOutcome,
     Ask,
     Executed,
@@ -24,7 +25,7 @@ from terret_tools import (
 )
 
 from ._desk import APPROVALS, Desk, outcome_of
-from ._items import ApprovalDecision, ApprovalItem
+from ._items import ApprovalItem
 from ._memory import Memory
 
 

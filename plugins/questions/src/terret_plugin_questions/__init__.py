@@ -1,6 +1,8 @@
 """A tool with which the model asks people questions."""
 
-from ._items import BlankAnswerError, QuestionAnswer, QuestionItem
+from terret_agents import QuestionAnswer
+
+from ._items import BlankAnswerError, QuestionItem
 from ._service import NO_ANSWER, Questions, QuestionsConfig
 
 __all__ = [

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from terret_agents import Agents, Inquiries, InquiryEnd, InquiryLog, timestamp
+from terret_agents import Agents, Inquiries, InquiryEnd, InquiryLog, QuestionAnswer, timestamp
 from terret_sessions import declare_event_type
 
-from ._items import BlankAnswerError, QuestionAnswer, QuestionItem
+from ._items import BlankAnswerError, QuestionItem
 
 QUESTIONS: Final = InquiryLog("question", "question/asked", "question/answered")
 

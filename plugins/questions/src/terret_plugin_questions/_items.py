@@ -1,4 +1,4 @@
-"""What people are asked by a model, and what they may answer."""
+"""What people are asked by a model."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,14 +30,6 @@ class QuestionItem:
     options: tuple[str, ...] | None
     requested_at: datetime
     expires_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionAnswer:
-    """What somebody answered."""
-
-    text: str
-    by: str | None = None
 
 
 class BlankAnswerError(HarnessError):

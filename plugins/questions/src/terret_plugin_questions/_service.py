@@ -6,13 +6,13 @@ from datetime import timedelta
 import anyio
 from pydantic import Field
 
-from terret_agents import Agent, Agents, clock_of
+from terret_agents import Agent, Agents, QuestionAnswer, clock_of
 from terret_context import Config, Context, Effect, Service
 from terret_sessions import Sessions
 from terret_tools import ToolRun, Tools, tool
 
 from ._desk import QUESTIONS, Desk
-from ._items import QuestionAnswer, QuestionItem
+from ._items import QuestionItem
 
 NO_ANSWER = "No answer: nobody replied. Go on with what you know, or say what you would need."
 
