@@ -1,6 +1,7 @@
 """The container of Terret: contexts, fibers, effects, services, scopes and events."""
 
-from ._config import Config
+from typing import TYPE_CHECKING
+
 from ._container import Container
 from ._context import Context, Root
 from ._effects import Effect
@@ -64,6 +65,11 @@ from ._service import Service
 from ._services import Provision
 from ._states import FiberState
 from ._tasks import TaskHandle
+
+if TYPE_CHECKING:
+    from ._config import Config
+else:
+    from ._models import __getattr__ as __getattr__  # Config, on first use
 
 __all__ = [
     "API_VERSION",

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.lowlevel import checkpoint
-from pydantic import BaseModel
 
 from ._effects import Effect, Host, Steps, flatten
 from ._errors import ConfigError, ConfigFault, ContextError, InactiveFiberError, PluginFailedError
+from ._models import BaseModel
 from ._plugins import Plugin
 from ._realms import Realm, RealmMap, Slot
 from ._services import Binding, BindingTable

@@ -8,11 +8,9 @@ from enum import Enum
 from types import ModuleType
 from typing import Final, overload
 
-from pydantic import BaseModel
-
-from ._config import validate
 from ._errors import ApiRangeError, ConfigError, ConfigFault, PluginDefinitionError
 from ._keys import key_name
+from ._models import BaseModel
 
 API_VERSION: Final = "1.0"
 """The version of the plugin API that this package offers."""
@@ -69,6 +67,8 @@ class Plugin:
             if source:
                 raise ConfigError(str(self), [ConfigFault((), "takes no configuration")])
             return None
+        from ._config import validate
+
         return validate(self.config, source, str(self))
 
     def check_api(self) -> None:

@@ -3,11 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from pydantic import BaseModel
-
 from ._context import Context
 from ._errors import ReservedNameError
 from ._keys import ServiceKey, python_name
+from ._models import BaseModel
 from ._plugins import kebab
 from ._views import Viewable
 
