@@ -392,3 +392,17 @@ async def test_a_safe_start_goes_on_without_a_plugin_that_never_comes_up(write: 
         assert states(root)["harness.yml#shell"] == "ACTIVE"
         (fault,) = root[Loader].faults
         assert fault.message == "still loading after 0.05 s"
+
+
+async def test_a_text_can_stand_for_a_missing_file_until_there_is_one(write: Write) -> None:
+    path = write("", parts__py=PARTS)
+    path.unlink()
+    text = "plugins: {shell: {use: './parts.py:shell'}}"
+    async with open_harness(path, if_missing=text) as root:
+        assert set(states(root)) == {"default#logging", "harness.yml#shell"}
+        write("plugins: {user: {use: './parts.py:user'}, shell: {use: './parts.py:shell'}}")
+        assert await root[Loader].reconcile() == ()
+        assert states(root)["harness.yml#user"] == "ACTIVE"
+    assert check_document(path).faults == ()
+    path.unlink()
+    assert "cannot be read" in str(check_document(path).faults[0])

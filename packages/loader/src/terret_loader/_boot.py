@@ -23,6 +23,7 @@ async def open_harness(
     watch: bool = False,
     patience: float = 60.0,
     grace: float = 10.0,
+    if_missing: str | None = None,
     hooks: Hooks | None = None,
 ) -> AsyncIterator[Container]:
     """Starts the harness of a `harness.yml` and gives the root context; stops it in order.
@@ -31,11 +32,12 @@ async def open_harness(
     entry), `defaults` those that lose. With `safe`, entries that cannot run are skipped instead of
     stopping the start. `env` is what `${env:}` sees, `os.environ` by default. With `watch`, the
     harness follows its files. A plugin that is still loading after `patience` seconds has failed;
-    what ends has `grace` seconds for each of its steps.
+    what ends has `grace` seconds for each of its steps. `if_missing` is the document while there is
+    no file.
     Raises `HarnessConfigError` with all faults: before anything is mounted, or after an ordered
     teardown if an entry does not run.
     """
-    checker = Checker(hooks, env, sets=sets, defaults=defaults)
+    checker = Checker(hooks, env, sets=sets, defaults=defaults, if_missing=if_missing)
     try:
         plan = checker.document(Path(path))
         if plan.blocking(safe=safe):

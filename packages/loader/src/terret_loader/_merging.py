@@ -57,23 +57,29 @@ Readings: TypeAlias = dict[Source, tuple[Source, dict[str, Piece]]]
 class LayerReader:
     """Reads a file and what it extends, each file once."""
 
-    def __init__(self, hooks: Hooks, readings: Readings, report: Report) -> None:
+    def __init__(
+        self, hooks: Hooks, readings: Readings, report: Report, *, if_missing: str | None = None
+    ) -> None:
         self.files: dict[Path, list[Node]] = {}
         self.complete = True
         """Turns false when a layer is missing, so that what depends on it is not judged."""
         self._hooks = hooks
         self._readings = readings
         self._report = report
+        self._if_missing = if_missing
 
     def read(self, path: Path, chain: tuple[Path, ...] = (), preset: str = "") -> list[Node]:
-        """Gives the layers of a file, lowest first, its own last."""
+        """Gives the layers of a file, lowest first, its own last.
+
+        The first file may be missing if there is a text for that case.
+        """
         path = Path(os.path.abspath(path))
         if path in self.files:
             return self.files[path]
         source = Source.of_file(path, order=len(self.files), preset=preset)
         source, pieces = self._readings.setdefault(source, (source, {}))
         layers = self.files[path] = []
-        root = read_document(path, source, self._report, pieces)
+        root = self._document(path, source, pieces, may_be_missing=not chain)
         if root is None:
             self.complete = False
             return layers
@@ -91,6 +97,13 @@ class LayerReader:
         if (plugins := root.items.get("plugins")) is not None:
             layers.append(normalise(plugins, self._report))
         return layers
+
+    def _document(
+        self, path: Path, source: Source, pieces: dict[str, Piece], *, may_be_missing: bool
+    ) -> Node | None:
+        if may_be_missing and self._if_missing is not None and not path.exists():
+            return parse(self._if_missing, source, self._report, pieces=pieces)
+        return read_document(path, source, self._report, pieces)
 
     def _check(self, root: Node) -> None:
         if not isinstance(root.value, dict):

@@ -58,15 +58,17 @@ def check_document(
     sets: Sequence[str] = (),
     defaults: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
+    if_missing: str | None = None,
     hooks: Hooks | None = None,
 ) -> Plan:
     """Checks a `harness.yml` with everything it needs; never raises for what is wrong in it.
 
     Imports the plugins of enabled entries, but runs no body and opens no connection. `sets` are
     texts `PATH=VALUE` that win over the files, `defaults` those that lose. `env` is the environment
-    that `${env:}` sees, `os.environ` by default.
+    that `${env:}` sees, `os.environ` by default. `if_missing` is the document while there is no
+    file.
     """
-    checker = Checker(hooks, env, sets=sets, defaults=defaults)
+    checker = Checker(hooks, env, sets=sets, defaults=defaults, if_missing=if_missing)
     try:
         return checker.document(Path(path))
     finally:
@@ -83,12 +85,14 @@ class Checker:
         *,
         sets: Sequence[str],
         defaults: Sequence[str],
+        if_missing: str | None = None,
     ) -> None:
         self.hooks = hooks or load_hooks()
         self.resolver = Resolver(self.hooks)
         self.env = os.environ if env is None else env
         self.sets = sets
         self.defaults = ("logging={}", *defaults)
+        self.if_missing = if_missing
         self.folder = Path()
         self.known: dict[str, tuple[object, Entry]] = {}
         """By path, the entries of the last document that depend on nothing outside of it, each with
@@ -109,7 +113,7 @@ class Checker:
         warnings: list[Fault] = []
         flag = replace(source, label="--set", order=sys.maxsize, positions=False)
         default = replace(flag, label="default")
-        reader = LayerReader(self.hooks, self.readings, faults.append)
+        reader = LayerReader(self.hooks, self.readings, faults.append, if_missing=self.if_missing)
         layers = [
             *(flag_layer(text, default, None, faults.append) for text in self.defaults),
             *reader.read(path),
