@@ -206,6 +206,7 @@ async def test_an_answer_from_outside_is_durable_before_it_returns() -> None:
         with pytest.raises(InquiryClosedError) as late:
             await b.votes.answer(item.id, "yes")
         assert (late.value.outcome, late.value.code) == ("no", "ALREADY_DECIDED")
+        assert late.value.session_id == b.h.session.id
         with pytest.raises(UnknownInquiryError):
             await b.votes.answer("elsewhere-1", "yes")
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from agent_projects import HARNESS, Project, run_project
-from terret_agents import CLOCK, SESSION_START, Agents
+from terret_agents import CLOCK, SESSION_START, AgentBusyError, Agents
 from terret_context import Context
 from terret_loader import Fault, Loader
 from terret_plugin_agent_folders import AgentUnavailableError, Definition
@@ -112,6 +112,25 @@ async def test_a_conversation_goes_on_after_a_restart(project: Project) -> None:
         texts = [message.text for message in running.model.requests[0].messages]
         assert texts[-3:] == ["Hi.", "Hello.", "And?"]
         assert agent.name == "shop"
+
+
+async def test_an_idle_instance_is_released_and_a_working_one_is_not(project: Project) -> None:
+    """Others do not mind; the next `open` makes a new instance of the same log."""
+    project.agent()
+    answer = reply(pause("here"), say("Done."))
+    async with run_project(project, answer) as running:
+        agent = await running.folders.open("shop", "one")
+        agent.send("Hello")
+        await running.model.reached("here")
+        with pytest.raises(AgentBusyError):
+            await running.folders.release(agent)
+        running.model.release("here")
+        await agent.when_idle()
+        await running.folders.release(agent)
+        await running.folders.release(agent)
+        assert agent.disposed
+        again = await running.folders.open("shop", "one")
+        assert [message.text for message in again.session.derive_messages()][-1] == "Done."
 
 
 async def test_idle_instances_are_taken_down_and_come_back(project: Project) -> None:

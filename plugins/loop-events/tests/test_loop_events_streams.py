@@ -65,13 +65,26 @@ async def test_what_is_streamed_live_is_what_the_log_gives() -> None:
         assert places == sorted(set(places))
 
 
+async def test_what_waits_is_taken_in_one_go() -> None:
+    """A batch is never empty before the end."""
+    async with watched() as (h, _):
+        stream = opened(h)
+        await h.send("1 + 2?")
+        taken: list[Output] = []
+        while len(taken) < len(stored(h)):
+            taken += await stream.batch()
+        assert [(str(each.cursor), each.event) for each in taken] == stored(h)
+        stream.close()
+        assert await stream.batch() == ()
+
+
 async def test_a_stream_goes_on_behind_any_cursor() -> None:
     """E-083: The concatenation of two parts is the whole."""
     async with watched() as (h, _):
         await h.send("1 + 2?")
         whole = stored(h)
         for length, (cursor, _) in enumerate(whole, start=1):
-            after = Cursor.parse(cursor, length=len(h.events))
+            after = h.ctx[LoopEvents].cursor(cursor, length=len(h.events))
             assert stored(h, after) == whole[length:]
             assert await take(opened(h, after), len(whole) - length) == whole[length:]
 

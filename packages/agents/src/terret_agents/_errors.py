@@ -116,12 +116,16 @@ class MaintenanceAbortedError(HarnessError):
 
 
 class InquiryClosedError(HarnessError):
-    """An item was answered that is not open any more; nothing was changed."""
+    """An item was answered that is not open any more; nothing was changed.
 
-    def __init__(self, item_id: str, outcome: str, at: datetime) -> None:
+    `session_id` is the session of the root agent behind it.
+    """
+
+    def __init__(self, item_id: str, outcome: str, at: datetime, session_id: str) -> None:
         self.item_id = item_id
         self.outcome = outcome
         self.at = at
+        self.session_id = session_id
         super().__init__(f"{item_id} is decided already: {outcome}", "ALREADY_DECIDED")
 
 

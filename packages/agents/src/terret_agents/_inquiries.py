@@ -14,7 +14,6 @@ from terret_sessions import CREATED, Session, Sessions
 
 from ._agent import Agent
 from ._clock import clock_of
-from ._errors import InquiryClosedError
 from ._inquiry_log import InquiryLog
 from ._service import Agents
 
@@ -135,12 +134,12 @@ class Inquiries(ABC, Generic[ItemT, ReplyT]):
         if found is None or not found.settle("answered", reply):
             if found is not None:
                 await found.closed.wait()
-            raise InquiryClosedError(id, *await self.log.closed(self.ctx, id))
+            raise await self.log.closed(self.ctx, id)
         await found.closed.wait()
         if found.failure is not None:
             raise found.failure
         if found.end != "answered":  # the turn was cancelled at the same time
-            raise InquiryClosedError(id, *await self.log.closed(self.ctx, id))
+            raise await self.log.closed(self.ctx, id)
 
     @final
     async def ask(

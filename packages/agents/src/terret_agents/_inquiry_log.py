@@ -10,7 +10,7 @@ from terret_context import Context
 from terret_sessions import SESSION_PERSISTENCE, Session, SessionEvent, Sessions, TurnStart
 
 from ._agent import Agent
-from ._errors import UnknownInquiryError
+from ._errors import InquiryClosedError, UnknownInquiryError
 from ._service import Agents
 
 
@@ -72,7 +72,7 @@ class InquiryLog:
                 asked.append(id)
         return tuple(id for id in reversed(asked) if id not in ended)
 
-    async def closed(self, ctx: Context, id: str) -> tuple[str, datetime]:
+    async def closed(self, ctx: Context, id: str) -> InquiryClosedError:
         """Returns how and when an item ended that is not open; one lost in a crash is `cancelled`.
 
         Raises `UnknownInquiryError` if no live or stored log has it.
@@ -81,13 +81,13 @@ class InquiryLog:
             if id.startswith(_tag(session.id)):
                 found = self._end(session.events, id)
                 if found is not None:
-                    return found
+                    return InquiryClosedError(id, *found, session.id)
         persistence = ctx.get(SESSION_PERSISTENCE)
         for header in await persistence.list() if persistence else ():
             if id.startswith(_tag(header.id)) and persistence is not None:
                 found = self._end((await persistence.inspect(header.id)).events, id)
                 if found is not None:
-                    return found
+                    return InquiryClosedError(id, *found, header.id)
         raise UnknownInquiryError(self.kind, id)
 
     def _end(self, events: Sequence[SessionEvent], id: str) -> tuple[str, datetime] | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from terret_context import TerretError
+from terret_llm import HarnessError
 from terret_loader import Fault
 
 
@@ -54,10 +55,11 @@ class ProjectExistsError(TerretError, FileExistsError):
         super().__init__(f"there already: {', '.join(map(str, files))}")
 
 
-class AgentUnavailableError(TerretError):
+class AgentUnavailableError(HarnessError):
     """The definition of an agent is invalid, and no valid one was in force before."""
 
     def __init__(self, name: str, faults: Iterable[Fault]) -> None:
         self.name = name
         self.faults = tuple(faults)
-        super().__init__("\n".join([f'the agent "{name}" is not available:', *map(str, faults)]))
+        lines = [f'the agent "{name}" is not available:', *map(str, self.faults)]
+        super().__init__("\n".join(lines), "AGENT_UNAVAILABLE")

@@ -11,6 +11,7 @@ from terret_agents import (
     AGENT_DISPOSED,
     STATUS,
     Agent,
+    AgentBusyError,
     AgentDisposed,
     AgentHandle,
     Agents,
@@ -91,6 +92,16 @@ class Instances:
                 del self._opening[session_id]
             self._live[session_id] = _Instance(definition, handle, self._clock.now())
             return handle.agent
+
+    async def release(self, agent: Agent) -> None:
+        """Takes an idle instance down. Raises `AgentBusyError` while it works."""
+        async with self._locks.setdefault(agent.id, anyio.Lock()):
+            found = self._live.get(agent.id)
+            if found is None or found.handle.agent is not agent:
+                return
+            if agent.status != "idle":
+                raise AgentBusyError(agent.id, "a turn")
+            await found.handle.dispose()
 
     async def _make(self, definition: Definition, key: SessionKey) -> AgentHandle:
         agents, loader, options = self._ctx[Agents], self._ctx[Loader], definition.options()

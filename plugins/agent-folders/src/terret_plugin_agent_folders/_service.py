@@ -125,6 +125,13 @@ class AgentFolders(
             raise AgentUnavailableError(name, known.found.faults)
         return await self._instances.open(definition, key)
 
+    async def release(self, agent: Agent) -> None:
+        """Takes an instance down, so that its log may be moved or deleted; others are no instance.
+
+        Raises `AgentBusyError` while it works.
+        """
+        await self._instances.release(agent)
+
     def definition_of(self, agent: Agent) -> Definition | None:
         """Returns what an agent is made of, also while it is being made; `None` for others."""
         return self._instances.definition_of(agent)

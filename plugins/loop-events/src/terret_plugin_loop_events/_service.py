@@ -88,6 +88,13 @@ class LoopEvents(Service, key="loopEvents", config=LoopEventsConfig, inject=(Ses
         """The JSON Schema of protocol v1, byte for byte as published."""
         return schema_bytes()
 
+    def cursor(self, text: str, *, length: int) -> Cursor:
+        """Reads a place in a log of that many events, `SEQ.K` or `0` for its beginning.
+
+        Raises `BadCursorError`.
+        """
+        return Cursor.parse(text, length=length)
+
     def project(
         self,
         events: Iterable[SessionEvent],

@@ -98,22 +98,36 @@ class EventStream:
         return self
 
     async def __anext__(self) -> Output:
-        while not self._queue:
-            if self._projection is not None:
-                self._replay(self._projection)
-                if not self._queue:
-                    await checkpoint()
-            elif self._closed:
-                raise StopAsyncIteration
-            else:
-                self._wake = anyio.Event()
-                await self._wake.wait()
+        if not await self._filled():
+            raise StopAsyncIteration
         output = self._queue.popleft()
         if self._stored:
             self._stored -= 1
         elif self._max_bytes is not None:
             self._live_bytes -= len(output.json)
         return output
+
+    async def batch(self) -> Sequence[Output]:
+        """Waits for outputs and takes all that are there; gives none at the end of the stream."""
+        await self._filled()
+        taken = tuple(self._queue)
+        self._queue.clear()
+        self._stored = self._live_bytes = 0
+        return taken
+
+    async def _filled(self) -> bool:
+        """Waits until there is an output, or the stream has ended."""
+        while not self._queue:
+            if self._projection is not None:
+                self._replay(self._projection)
+                if not self._queue:
+                    await checkpoint()
+            elif self._closed:
+                return False
+            else:
+                self._wake = anyio.Event()
+                await self._wake.wait()
+        return True
 
     def push(self, output: Output) -> None:
         """Takes a live output."""
