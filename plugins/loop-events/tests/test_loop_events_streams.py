@@ -65,6 +65,15 @@ async def test_what_is_streamed_live_is_what_the_log_gives() -> None:
         assert places == sorted(set(places))
 
 
+async def test_a_log_may_be_folded_event_by_event() -> None:
+    """E-080: What stands in the log decides, not who feeds it and when."""
+    async with watched() as (h, events):
+        await h.send("hi")
+        fold = events.projection(session_id="s", agent="a")
+        fed = [output for event in h.events for output in fold.feed(event)]
+        assert fed == [event for _, event in stored(h)]
+
+
 async def test_what_waits_is_taken_in_one_go() -> None:
     """A batch is never empty before the end."""
     async with watched() as (h, _):

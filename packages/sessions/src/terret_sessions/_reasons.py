@@ -67,6 +67,12 @@ class MaxSteps:
     kind: ClassVar[str] = "max-steps"
     limit: int
 
+    @property
+    def text(self) -> str:
+        """What people read where the answer would stand."""
+        calls = "model call" if self.limit == 1 else "model calls"
+        return f"Stopped after {self.limit} {calls}, the limit of a turn."
+
 
 @slotted
 class Denied:
@@ -74,6 +80,11 @@ class Denied:
 
     kind: ClassVar[str] = "denied"
     tools: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What people read where the answer would stand."""
+        return f"Stopped: a person denied {', '.join(self.tools)}."
 
 
 @slotted

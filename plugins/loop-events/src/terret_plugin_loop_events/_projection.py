@@ -21,7 +21,7 @@ from ._asks import Asks
 from ._calls import Calls
 from ._gauge import Gauge
 from ._history import History
-from ._texts import denied_text, failure_text, limit_text
+from ._texts import failure_text
 from .types import LoopEvent
 
 SUMMARY_MAX_BYTES: Final = 16384
@@ -97,17 +97,17 @@ class Projection:
             case Completed() | MaxTokens():
                 text = self._answer
                 return [{"type": "loop:done", "text": text}, {"type": "done", "text": text}]
-            case MaxSteps(limit=limit):
+            case MaxSteps(limit=limit) as reason:
                 return [
                     *self._owed_text(),
                     {"type": "loop:max_turns", "maxTurns": limit},
-                    {"type": "done", "text": limit_text(limit), "stopReason": "max_turns"},
+                    {"type": "done", "text": reason.text, "stopReason": "max_turns"},
                 ]
-            case Denied(tools=tools):
+            case Denied(tools=tools) as reason:
                 return [
                     *self._owed_text(),
                     {"type": "loop:denied", "deniedTools": list(tools)},
-                    {"type": "done", "text": denied_text(tools), "stopReason": "denied"},
+                    {"type": "done", "text": reason.text, "stopReason": "denied"},
                 ]
             case reason:
                 return [{"type": "error", "error": failure_text(reason)}]

@@ -95,6 +95,18 @@ class LoopEvents(Service, key="loopEvents", config=LoopEventsConfig, inject=(Ses
         """
         return Cursor.parse(text, length=length)
 
+    def projection(
+        self, *, session_id: str, agent: str, protocol: str = V1, copied: int = 0
+    ) -> EventProjection:
+        """Makes a fold that takes a log event by event, from its first one on.
+
+        `copied` is how many of them came from the parent of a fork. Raises `UnknownProtocolError`.
+        """
+        factory = self._factories.get(protocol)
+        if factory is None:
+            raise UnknownProtocolError(protocol, self.protocols)
+        return factory(session_id, agent, copied=copied)
+
     def project(
         self,
         events: Iterable[SessionEvent],
@@ -109,7 +121,9 @@ class LoopEvents(Service, key="loopEvents", config=LoopEventsConfig, inject=(Ses
 
         Raises `UnknownProtocolError`.
         """
-        projection = self._projection(protocol, session_id, agent, copied)
+        projection = self.projection(
+            session_id=session_id, agent=agent, protocol=protocol, copied=copied
+        )
         return outputs(projection, tuple(events), after)
 
     def open(
@@ -128,18 +142,12 @@ class LoopEvents(Service, key="loopEvents", config=LoopEventsConfig, inject=(Ses
         ends with the session. Raises `UnknownProtocolError`.
         """
         copied = session.header.seed_length or 0
-        projection = self._projection(protocol, session_id, agent, copied)
+        projection = self.projection(
+            session_id=session_id, agent=agent, protocol=protocol, copied=copied
+        )
         key = (protocol, session_id, agent)
         start = _now(session) if after is None else after
         return EventStream(session, start, projection, partial(self._join, session, key), max_bytes)
-
-    def _projection(
-        self, protocol: str, session_id: str, agent: str, copied: int
-    ) -> EventProjection:
-        factory = self._factories.get(protocol)
-        if factory is None:
-            raise UnknownProtocolError(protocol, self.protocols)
-        return factory(session_id, agent, copied=copied)
 
     def _join(
         self,

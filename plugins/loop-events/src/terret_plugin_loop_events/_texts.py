@@ -1,6 +1,5 @@
 """The texts of protocol v1 that are made from what the log has."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from pydantic_core import from_json, to_json
@@ -34,15 +33,6 @@ def failure_text(reason: TurnEndReason) -> str:
 
 
 _INTERNAL = "internal error: the log of the harness has the details"
-
-
-def denied_text(tools: Iterable[str]) -> str:
-    return f"Stopped: a person denied {', '.join(tools)}."
-
-
-def limit_text(limit: int) -> str:
-    calls = "model call" if limit == 1 else "model calls"
-    return f"Stopped after {limit} {calls}, the limit of a turn."
 
 
 def moment(milliseconds: int) -> str:
