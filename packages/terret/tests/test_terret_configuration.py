@@ -149,7 +149,8 @@ def test_without_a_file_the_way_out_is_named(terret: Run, tmp_path: Path) -> Non
     assert err.startswith(f"terret: no harness.yml in {tmp_path} or above it")
     assert terret("config", "check", "no.yml")[2] == "terret: there is no file no.yml\n"
     assert (
-        terret("config", "check", "--root", "no")[2] == "terret: there is no file no/harness.yml\n"
+        terret("config", "check", "--root", "no")[2]
+        == "terret: there is no harness.yml in no; `terret init no` makes a project\n"
     )
 
 

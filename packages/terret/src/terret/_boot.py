@@ -12,8 +12,11 @@ from terret_context import Container
 from terret_loader import Plan, check_document, open_harness, read_env_file
 
 from ._errors import CommandError
+from ._variables import set_by_variables
 
 HARNESS: Final = "harness.yml"
+AGENTS: Final = "agents"
+PRESET: Final = "extends: [service]"
 _NO_AUTOSTART: Final = "agents?.autostart=false"
 PATIENCE: Final = 60.0
 """Seconds that a plugin may take to come up."""
@@ -33,20 +36,33 @@ class Boot:
 
     @property
     def file(self) -> Path:
-        """The configuration file. Raises `CommandError` if there is none."""
+        """The configuration file, which may be missing where there are agents.
+
+        Raises `CommandError` if there is no project.
+        """
         if self.config is not None:
-            return _existing(self.config)
+            if not self.config.is_file():
+                raise CommandError(f"there is no file {self.config}")
+            return self.config
         if self.root is not None:
-            return _existing(self.root / HARNESS)
-        if "TERRET_ROOT" in os.environ:
-            return _existing(Path(os.environ["TERRET_ROOT"]) / HARNESS, " (TERRET_ROOT)")
+            return _in_project(self.root)
+        if root := os.environ.get("TERRET_ROOT"):
+            return _in_project(Path(root), " (TERRET_ROOT)")
         here = Path.cwd()
         for folder in (here, *here.parents):
             if (folder / HARNESS).is_file():
                 return folder / HARNESS
+        if (here / AGENTS).is_dir():
+            return here / HARNESS
         raise CommandError(
-            f"no {HARNESS} in {here} or above it; write one, or name a file with -c FILE"
+            f"no {HARNESS} in {here} or above it; `terret init` makes a new project, "
+            "--root DIR or -c FILE names another one"
         )
+
+    @property
+    def folder(self) -> Path:
+        """The root of the project, where its relative paths begin."""
+        return self.file.absolute().parent
 
     def of(self, file: Path | None) -> "Boot":
         """Returns the same for another file, if there is one."""
@@ -54,34 +70,45 @@ class Boot:
 
     @asynccontextmanager
     async def open(
-        self, *, start_agents: bool = True, watch: bool = False
+        self, *, start_agents: bool = True, watch: bool = False, log: str = "console"
     ) -> AsyncIterator[Container]:
         """Starts the harness; the context manager gives its root.
 
-        With `start_agents=False` the agents of the file are known but not started.
+        With `start_agents=False` the agents of the file are known but not started. `log` is the
+        format of log lines, unless the file says otherwise: by default for the person at the
+        terminal.
         """
+        env = self.environment
         async with open_harness(
             self.file,
-            sets=self.sets if start_agents else (*self.sets, _NO_AUTOSTART),
-            defaults=self._logging,
+            sets=self._sets(env) if start_agents else (*self._sets(env), _NO_AUTOSTART),
+            defaults=self._logging(log),
             safe=self.safe,
-            env=self.environment,
+            env=env,
             watch=watch,
             patience=PATIENCE,
+            if_missing=self._if_missing,
         ) as root:
             gc.enable()
             yield root
 
     def check(self) -> Plan:
         """Reads and checks everything without mounting anything."""
-        return check_document(self.file, sets=self.sets, env=self.environment)
+        env = self.environment
+        return check_document(self.file, sets=self._sets(env), env=env, if_missing=self._if_missing)
+
+    def _sets(self, env: Mapping[str, str]) -> tuple[str, ...]:
+        return (*set_by_variables(env, self.folder), *self.sets)
 
     @property
-    def _logging(self) -> tuple[str, ...]:
-        """Log lines for the person at the terminal, unless the file says otherwise."""
+    def _if_missing(self) -> str | None:
+        """The document of a project that has agents and no file: the preset."""
+        return None if self.file.is_file() else PRESET
+
+    def _logging(self, form: str) -> tuple[str, ...]:
         level = ("logging.level=error",) if self.quiet else ()
         tracebacks = ("logging.tracebacks=true",) if self.verbose else ()
-        return ("logging.format=console", *level, *tracebacks)
+        return (f"logging.format={form}", *level, *tracebacks)
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -91,7 +118,8 @@ class Boot:
         return os.environ
 
 
-def _existing(path: Path, source: str = "") -> Path:
-    if not path.is_file():
-        raise CommandError(f"there is no file {path}{source}")
-    return path
+def _in_project(folder: Path, source: str = "") -> Path:
+    if not (folder / HARNESS).is_file() and not (folder / AGENTS).is_dir():
+        text = f"there is no {HARNESS} in {folder}{source}; `terret init {folder}` makes a project"
+        raise CommandError(text)
+    return folder / HARNESS
