@@ -25,9 +25,9 @@ class Row:
         return self.target is None or self.ratio <= self.target
 
     def __str__(self) -> str:
-        figures = f"{self.figure:8.1f} {self.unit}  floor {self.floor:8.1f}  x{self.ratio:.2f}"
+        figures = f"{self.figure:8.2f} {self.unit:3} floor {self.floor:8.2f}  x{self.ratio:.2f}"
         target = "" if self.target is None else f"  target x{self.target}"
-        return f"{self.name:33} {figures}{target}{'' if self.ok else '  MISSED'}"
+        return f"{self.name:36} {figures}{target}{'' if self.ok else '  MISSED'}"
 
     def as_json(self) -> dict[str, object]:
         return asdict(self) | {"ratio": round(self.ratio, 2), "ok": self.ok}

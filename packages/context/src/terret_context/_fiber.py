@@ -26,12 +26,19 @@ class View:
 
     __slots__ = ("_cache", "_realms", "_scope", "_seen", "fiber")
 
+    fiber: "Fiber"
+    _realms: RealmMap | None
+    _scope: object | None
+    _cache: dict[Any, Any]
+    _seen: dict[Binding, Any]
+
     def __init__(self, fiber: "Fiber", realms: RealmMap | None, scope: object | None) -> None:
-        self.fiber = fiber
-        self._realms = realms
-        self._scope = scope
-        self._cache: dict[Any, Any] = {}
-        self._seen: dict[Binding, Any] = {}
+        put = object.__setattr__  # a context refuses to be given attributes
+        put(self, "fiber", fiber)
+        put(self, "_realms", realms)
+        put(self, "_scope", scope)
+        put(self, "_cache", {})
+        put(self, "_seen", {})
 
     def realm(self, key: str) -> Realm | None:
         """Returns the realm in which this view looks `key` up; `None` is the common one."""

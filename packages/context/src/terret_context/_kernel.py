@@ -129,7 +129,8 @@ class Kernel(Register):
                 self.now = anyio.current_time()
 
     async def _sleep(self) -> None:
-        self.report_cycles()
+        if self.edges_are_new:
+            self.report_cycles()
         if self._idle is not None:
             self._idle.set()
             self._idle = None
@@ -185,7 +186,8 @@ class Kernel(Register):
             fiber.set_state(PENDING)
         elif state is FAILED:
             self.announce(fiber)
-        fiber.rest()
+        if fiber.transition is None:
+            fiber.rest()
 
     def _begin_load(self, fiber: Fiber, target: Any) -> None:
         error = count_load(fiber, self.now, self.restart_budget)
@@ -226,10 +228,19 @@ class Kernel(Register):
             wait.parked += (fiber,)
             return
         if fiber.actor is None:
-            fiber.actor = Actor(fiber, self.resume)
+            fiber.actor = Actor(fiber, self._proceed)
             self.start(fiber.actor.run, str(fiber))
         fiber.actor.submit(wait)
         self._divert(fiber)
+
+    def _proceed(self, fiber: Fiber, value: object, error: Exception | None) -> None:
+        """Goes on with a transition in the task of its episode, when a call there has ended."""
+        self.now = anyio.current_time()
+        try:
+            self._drive(fiber, value, error)
+        except BaseException as bug:
+            self.fatal(bug)
+        self.wake()
 
     def _divert(self, fiber: Fiber) -> None:
         """A load that is no longer wanted may land for a while."""

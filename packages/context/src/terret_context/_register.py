@@ -37,7 +37,7 @@ class Register(Keeper):
         self.failures: list[Fiber] | None = None
         self._adaptive: dict[Fiber, None] = {}
         self._cycles: set[frozenset[int]] = set()
-        self._edges_are_new = False
+        self.edges_are_new = False
         self._uid = 0
 
     def touch(self, fiber: Fiber) -> None:
@@ -72,15 +72,13 @@ class Register(Keeper):
 
     def edges_changed(self) -> None:
         """Has optional keys evaluated, which may count or not by what would be a cycle now."""
-        self._edges_are_new = True
+        self.edges_are_new = True
         for fiber in self._adaptive:
             self.touch(fiber)
 
     def report_cycles(self) -> None:
         """Logs circles of requirements that were not there before."""
-        if not self._edges_are_new:
-            return
-        self._edges_are_new = False
+        self.edges_are_new = False
         for cycle in find_cycles(self.fibers):
             members = frozenset(fiber.uid for fiber in cycle)
             if members not in self._cycles:

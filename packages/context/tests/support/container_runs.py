@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import anyio
@@ -164,6 +163,7 @@ class _Runner:
         self.contexts: dict[str, Context] = {}
         self.views: dict[str, Context] = {}
         self.handles: dict[str, Any] = {}
+        self.plugins: dict[Recipe, Plugin | type[Service]] = {}
         self.waiters: list[tuple[Ask, anyio.CancelScope]] = []
         self.waiting: dict[object, Ask] = {}
         self.episodes: dict[str, int] = {}
@@ -454,8 +454,12 @@ class _Runner:
 
     # ---- what synthetic plugins do
 
-    @cache  # noqa: B019 - a runner lives as long as its script
     def plugin(self, recipe: Recipe) -> Plugin | type[Service]:
+        if recipe not in self.plugins:
+            self.plugins[recipe] = self._plugin(recipe)
+        return self.plugins[recipe]
+
+    def _plugin(self, recipe: Recipe) -> Plugin | type[Service]:
         if recipe.service is not None:
             return self._service_class(recipe, recipe.service)
         body = _BODIES[recipe.form](self, recipe)
