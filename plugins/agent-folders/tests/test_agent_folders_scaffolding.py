@@ -4,6 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,9 +33,8 @@ def files_below(root: Path) -> set[str]:
 async def test_a_new_agent_is_one_file_that_loads_unedited(project: Project, python: bool) -> None:
     """The file is all that is written."""
     before = files_below(project.root)
-    template = AgentTemplate(provider="scripted", model="m", python=python)
     async with run_project(project, say("Hello.")) as running:
-        path = running.folders.scaffold_agent("shop", template)
+        path = running.folders.scaffold_agent("shop", provider="scripted", model="m", python=python)
         assert path == project.root / "agents/shop" / ("agent.py" if python else "agent.yml")
         new = files_below(project.root) - before
         assert {name for name in new if not name.startswith(".terret")} == {
@@ -44,6 +44,12 @@ async def test_a_new_agent_is_one_file_that_loads_unedited(project: Project, pyt
         agent = await running.folders.open("shop", "one")
         assert await running.say(agent, "Hi.") == "Hello."
         assert running.model.requests[0].model == "m"
+
+
+@pytest.mark.parametrize("python", [False, True])
+def test_an_agent_of_the_local_model_is_told_of_no_key(tmp_path: Path, python: bool) -> None:
+    template = AgentTemplate(provider="local", model="small", python=python)
+    assert "key" not in scaffold_agent(tmp_path, "shop", template).read_text()
 
 
 def test_a_new_agent_has_the_usual_model_and_names_the_variable_of_its_key(tmp_path: Path) -> None:
@@ -170,6 +176,23 @@ def test_a_subagent_that_cannot_be_is_refused_naming_the_segment(
     assert set(tmp_path.rglob("*")) == before
 
 
+def test_a_new_project_has_an_image_that_may_do_little(tmp_path: Path) -> None:
+    """E-543."""
+    scaffold_project(tmp_path)
+    image = (tmp_path / "Dockerfile").read_text().splitlines()
+    user = image.index("USER terret")
+    assert any("useradd" in line for line in image[:user])
+    assert not any(line.startswith(("RUN", "COPY", "USER")) for line in image[user + 1 :])
+    assert "TERRET_DATA=/data" in next(line for line in image if "TERRET_HOST=0.0.0.0" in line)
+    (service,) = yaml.safe_load((tmp_path / "compose.yml").read_text())["services"].values()
+    assert service["read_only"] is True
+    assert service["volumes"] == ["data:/data"]
+    assert service["environment"]["TERRET_API_TOKEN"].startswith("${TERRET_API_TOKEN:?")
+    assert service["environment"]["TERRET_ENV"] == "staging"
+    ignored = (tmp_path / ".dockerignore").read_text().splitlines()
+    assert {".env", ".terret"} <= set(ignored)
+
+
 async def test_a_new_project_has_an_agent_with_a_tool_and_rules(project: Project) -> None:
     """E-253: the agent of it loads."""
     (project.root / "harness.yml").rename(project.root / "mine.yml")
@@ -181,6 +204,9 @@ async def test_a_new_project_has_an_agent_with_a_tool_and_rules(project: Project
         "agents/main/permissions.yml",
         ".env.example",
         ".gitignore",
+        ".dockerignore",
+        "Dockerfile",
+        "compose.yml",
     }
     assert all(path.is_file() for path in files)
     (project.root / "mine.yml").replace(project.root / "harness.yml")

@@ -16,10 +16,12 @@ from ._errors import (
     ProjectExistsError,
 )
 from ._names import check_name
+from ._project import project_files
 from ._reading import FILES
 
 DEFAULT_PROVIDER: Final = "anthropic"
 USUAL_MODELS: Final[Mapping[str, str]] = {DEFAULT_PROVIDER: "claude-sonnet-5"}
+KEYLESS: Final = "local"
 PLACEHOLDER: Final = "You are a helpful assistant. Say what this agent is for, and how it answers."
 
 
@@ -74,7 +76,7 @@ def scaffold_project(folder: Path) -> tuple[Path, ...]:
 
     Raises `ProjectExistsError`, and writes nothing, if one of the files is there.
     """
-    texts = {folder / name: text for name, text in _PROJECT.items()}
+    texts = {folder / name: text for name, text in project_files().items()}
     if there := [path for path in texts if path.exists()]:
         raise ProjectExistsError(there)
     for path, text in texts.items():
@@ -107,7 +109,7 @@ def _as_yaml(values: Mapping[str, str]) -> str:
     if "toolDescription" in values:
         lines.append(f"toolDescription: {_quoted(values['toolDescription'])}")
     lines += [
-        f"# The key is read from {_key_variable(values['provider'])}, for example in .env.",
+        *_key_comment(values["provider"]),
         "model:",
         f"  provider: {_quoted(values['provider'])}",
         f"  model: {_quoted(values['model'])}",
@@ -116,15 +118,17 @@ def _as_yaml(values: Mapping[str, str]) -> str:
 
 
 def _as_python(values: Mapping[str, str]) -> str:
-    return (
-        "from terret_plugin_agent_folders import AgentConfig, ModelConfig\n\n"
-        f"# The key is read from {_key_variable(values['provider'])}, for example in .env.\n"
-        "config = AgentConfig(\n"
-        f"    name={values['name']!r},\n"
-        f"    system_prompt={values['systemPrompt']!r},\n"
-        f"    model=ModelConfig(provider={values['provider']!r}, model={values['model']!r}),\n"
-        ")\n"
-    )
+    lines = [
+        "from terret_plugin_agent_folders import AgentConfig, ModelConfig",
+        "",
+        *_key_comment(values["provider"]),
+        "config = AgentConfig(",
+        f"    name={values['name']!r},",
+        f"    system_prompt={values['systemPrompt']!r},",
+        f"    model=ModelConfig(provider={values['provider']!r}, model={values['model']!r}),",
+        ")",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _quoted(text: str) -> str:
@@ -139,58 +143,7 @@ def _quoted(text: str) -> str:
 _WORDS: Final = frozenset({"true", "false", "null"})
 
 
-def _key_variable(provider: str) -> str:
-    return re.sub(r"[^A-Z0-9]+", "_", provider.upper()) + "_API_KEY"
-
-
-_HARNESS: Final = f"""\
-# What runs: the preset `service`, with the changes below. `terret config check` says what is wrong.
-extends: [service]
-plugins:
-  agent-folders:
-    defaults:
-      model: {{provider: {DEFAULT_PROVIDER}, model: {USUAL_MODELS[DEFAULT_PROVIDER]}}}
-  llm-anthropic: {{}}
-"""
-
-_AGENT: Final = """\
-description: Adds numbers
-systemPrompt: |
-  You are a careful assistant. Use the tool `add` for sums, and answer in one short sentence.
-"""
-
-_TOOL: Final = '''\
-"""Tools of the agent `main`: every function here that is decorated with `@tool`."""
-
-from terret_tools import tool
-
-
-@tool
-def add(a: float, b: float) -> float:
-    """Add two numbers.
-
-    Args:
-        a: The first number.
-        b: The second number.
-    """
-    return a + b
-'''
-
-_RULES: Final = """\
-# Who may call what. Without a matching rule a person is asked.
-default: ask
-rules:
-  - name: sums-are-harmless
-    scope: "*"
-    tool: add
-    decision: allow
-"""
-
-_PROJECT: Final[Mapping[str, str]] = {
-    "harness.yml": _HARNESS,
-    "agents/main/agent.yml": _AGENT,
-    "agents/main/tools/sums.py": _TOOL,
-    "agents/main/permissions.yml": _RULES,
-    ".env.example": f"{DEFAULT_PROVIDER.upper()}_API_KEY=\n",
-    ".gitignore": ".env\n.terret/\n__pycache__/\n",
-}
+def _key_comment(provider: str) -> list[str]:
+    variable = re.sub(r"[^A-Z0-9]+", "_", provider.upper()) + "_API_KEY"
+    text = f"# The key is read from {variable}, for example in .env."
+    return [] if provider == KEYLESS else [text]

@@ -145,8 +145,19 @@ class AgentFolders(
 
         return self.caller.effect(add, label="part of definitions")
 
-    def scaffold_agent(self, name: str, template: AgentTemplate | None = None) -> Path:
+    def scaffold_agent(
+        self,
+        name: str,
+        *,
+        system_prompt: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        python: bool = False,
+    ) -> Path:
         """Writes the file of a new agent of this project; see the function of this name."""
+        template = AgentTemplate(
+            system_prompt=system_prompt, provider=provider, model=model, python=python
+        )
         return scaffold_agent(self.root, name, template)
 
     def scaffold_subagent(self, parent: str, name: str) -> Path:
