@@ -17,6 +17,7 @@ from terret_plugin_agent_folders import (
     AgentNameError,
     AgentNotFoundError,
     AgentTemplate,
+    ModelConfig,
     ProjectExistsError,
     scaffold_agent,
     scaffold_project,
@@ -47,9 +48,13 @@ async def test_a_new_agent_is_one_file_that_loads_unedited(project: Project, pyt
 
 
 @pytest.mark.parametrize("python", [False, True])
-def test_an_agent_of_the_local_model_is_told_of_no_key(tmp_path: Path, python: bool) -> None:
-    template = AgentTemplate(provider="local", model="small", python=python)
-    assert "key" not in scaffold_agent(tmp_path, "shop", template).read_text()
+async def test_an_agent_of_the_local_model_needs_neither_model_nor_key(
+    project: Project, python: bool
+) -> None:
+    template = AgentTemplate(provider="local", python=python)
+    assert "key" not in scaffold_agent(project.root, "shop", template).read_text()
+    async with run_project(project) as running:
+        assert running.folders.definitions["shop"].model == ModelConfig(provider="local")
 
 
 def test_a_new_agent_has_the_usual_model_and_names_the_variable_of_its_key(tmp_path: Path) -> None:

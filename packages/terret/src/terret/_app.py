@@ -8,7 +8,8 @@ import typer
 from typer import Argument, Option
 
 from ._ending import finish
-from ._options import Agent, File, Session, Work, harness_command
+from ._options import Agent, File, Session, Verbose, Work, harness_command
+from ._project_commands import add_project_commands
 
 app: Final = typer.Typer(
     no_args_is_help=True,
@@ -67,6 +68,7 @@ def chat(
     return run_chat(boot, agent or name, session)
 
 
+add_project_commands(app)
 app.add_typer(config_app, name="config")
 app.add_typer(plugin_app, name="plugin")
 app.add_typer(sessions_app, name="sessions")
@@ -115,7 +117,7 @@ def plugin_list() -> None:
 @plugin_app.command("check")
 def plugin_check(
     path: Annotated[str, Argument(metavar="PATH", help="A file, a folder, or what `use` takes.")],
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Check a plugin without running it: record, settings, imports, event names."""
     from ._plugin_check import check_plugin

@@ -14,6 +14,7 @@ Work: TypeAlias = int | Coroutine[Any, Any, int]
 
 Agent = Annotated[str | None, Option("--agent", metavar="NAME", help="Which agent.")]
 Session = Annotated[str | None, Option("--session", metavar="ID", help="Go on with this session.")]
+Verbose = Annotated[bool, Option("--verbose", "-v", help="Tracebacks of errors.")]
 File = Annotated[Path | None, Argument(metavar="[FILE]", help="Default: the harness.yml above.")]
 
 
@@ -31,7 +32,7 @@ def _flags(
     ] = [],  # noqa: B006 - typer copies it
     safe: Annotated[bool, Option("--safe", help="Leave out the entries that have faults.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Show errors only.")] = False,
-    verbose: Annotated[bool, Option("--verbose", "-v", help="Tracebacks of errors.")] = False,
+    verbose: Verbose = False,
 ) -> Mapping[str, Any]:
     return locals()
 

@@ -32,7 +32,7 @@ class AgentTemplate:
     Attributes:
         system_prompt: its prompt, taken literally.
         provider: who answers, by default `anthropic`.
-        model: which model; a provider without a usual one needs it.
+        model: which model; a provider other than `anthropic` and `local` needs it.
         python: whether `agent.py` is written in place of `agent.yml`.
     """
 
@@ -88,10 +88,11 @@ def scaffold_project(folder: Path) -> tuple[Path, ...]:
 def _values(name: str, template: AgentTemplate) -> dict[str, str]:
     provider = template.provider or DEFAULT_PROVIDER
     model = template.model or USUAL_MODELS.get(provider)
-    if model is None:
-        raise AgentModelError(provider, USUAL_MODELS)
+    if model is None and provider != KEYLESS:
+        raise AgentModelError(provider, (*USUAL_MODELS, KEYLESS))
     prompt = PLACEHOLDER if template.system_prompt is None else template.system_prompt
-    return {"name": name, "systemPrompt": prompt, "provider": provider, "model": model}
+    values = {"name": name, "systemPrompt": prompt, "provider": provider}
+    return values if model is None else {**values, "model": model}
 
 
 def _write(folder: Path, name: str, values: Mapping[str, str], *, python: bool) -> Path:
@@ -111,13 +112,13 @@ def _as_yaml(values: Mapping[str, str]) -> str:
     lines += [
         *_key_comment(values["provider"]),
         "model:",
-        f"  provider: {_quoted(values['provider'])}",
-        f"  model: {_quoted(values['model'])}",
+        *(f"  {key}: {_quoted(values[key])}" for key in ("provider", "model") if key in values),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _as_python(values: Mapping[str, str]) -> str:
+    model = (f"{key}={values[key]!r}" for key in ("provider", "model") if key in values)
     lines = [
         "from terret_plugin_agent_folders import AgentConfig, ModelConfig",
         "",
@@ -125,7 +126,7 @@ def _as_python(values: Mapping[str, str]) -> str:
         "config = AgentConfig(",
         f"    name={values['name']!r},",
         f"    system_prompt={values['systemPrompt']!r},",
-        f"    model=ModelConfig(provider={values['provider']!r}, model={values['model']!r}),",
+        f"    model=ModelConfig({', '.join(model)}),",
         ")",
     ]
     return "\n".join(lines) + "\n"

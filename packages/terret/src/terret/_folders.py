@@ -1,0 +1,39 @@
+"""The agent folders of a project, reached without starting the rest of its harness."""
+
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+from terret_context import ServiceKey
+from terret_loader import Entry
+
+from ._boot import Boot
+from ._errors import CommandError
+
+FOLDERS: Final = ServiceKey[Any]("agentFolders")  # of a plugin, which is not imported here
+
+
+@asynccontextmanager
+async def open_folders(boot: Boot) -> AsyncIterator[Any]:
+    """Starts the agent folders with what they need, and nothing else; gives their service.
+
+    Raises `CommandError` where they are not mounted, and `HarnessConfigError`.
+    """
+    entries = boot.check().entries
+    needed = set(_providers(entries, FOLDERS.name))
+    if not needed:
+        raise CommandError(f"{boot.file} mounts no agent folders; add `agent-folders: {{}}` to it")
+    off = (e.path for e in entries if e.enabled and not e.group and e.path not in needed)
+    sets = (*boot.sets, *(f"{path}.enabled=false" for path in off))
+    async with replace(boot, sets=sets).open() as root:
+        yield root[FOLDERS]
+
+
+def _providers(entries: Iterable[Entry], key: str) -> Iterator[str]:
+    """Names the entry that provides a service, and those that it needs."""
+    for entry in entries:
+        if entry.plugin is not None and key in entry.plugin.provides:
+            yield entry.path
+            for needed in entry.plugin.inject:
+                yield from _providers(entries, needed)
