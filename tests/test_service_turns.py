@@ -2,7 +2,6 @@
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loop_logs import lines
-from terret_agents import USER, Agents, InquiryClosedError
+from terret_agents import USER, InquiryClosedError
 from terret_llm import GenerateOptions
 from terret_plugin_approval import ApprovalDecision, ApprovalItem, Approvals
 from terret_plugin_budget import Budget
@@ -22,44 +21,17 @@ from terret_plugin_step_limit import step_limit
 from terret_plugin_tool_decisions import tool_decisions
 from terret_sessions import EVENT, Session, SessionEvent, ToolResult, repair_closers
 from terret_testing import (
-    SCRIPTED,
     Harness,
     ManualClock,
     Part,
     Reply,
     ScriptedModel,
     raw_call,
-    reply,
     running_harness,
     say,
 )
-from terret_tools import ToolRun, Tools, tool
-
-RULES = [
-    {"tool": "*", "decision": "allow"},
-    {"tool": "ask", "decision": "ask", "editable": True, "name": "careful"},
-    {"tool": "forbidden", "decision": "deny"},
-]
-ARGUMENTS = {"system_ask_user": '{"question":"Which?"}', "bad": "{}", "good": '{"text":"x"}'}
-CALLS = ["good", "fail", "ask", "forbidden", "system_ask_user", "unknown", "good#", "helper", "end"]
-ANSWERS = ["yes", "no", "edit", "none", "raise", "slow", "twice"]
-
-
-@dataclass
-class Plan:
-    """A turn: the calls of each answer, what people say, and when somebody cancels."""
-
-    steps: list[list[str]]
-    people: list[str]
-    cancel_at: int | None = None
-
-
-plans = st.builds(
-    Plan,
-    steps=st.lists(st.lists(st.sampled_from(CALLS), min_size=1, max_size=4), max_size=3),
-    people=st.lists(st.sampled_from(ANSWERS), max_size=6),
-    cancel_at=st.none() | st.integers(5, 80),
-)
+from terret_tools import Tools
+from turn_plans import ARGUMENTS, RULES, Plan, add_tools, model_of, plans, turns
 
 
 class Stage:
@@ -111,70 +83,6 @@ class Stage:
         self.h.agent.cancel(USER)
 
 
-def model_of(plan: Plan) -> ScriptedModel:
-    """Answers the agent by plan; an agent below it asks for one call and is done."""
-    parent = deque(plan.steps)
-
-    def answer(request: GenerateOptions) -> Part | Reply:
-        if request.session_id != "test":
-            last = request.messages[-1]
-            return say("Kid done.") if last.source.kind == "tool" else raw_call("ask", "{}")
-        if not parent:
-            return say("Done.")
-        named = [name.rstrip("#") for name in parent.popleft()]
-        calls = [raw_call(name, ARGUMENTS.get(name, "{}")) for name in named]
-        return reply(say("Now."), *calls)
-
-    return ScriptedModel(*[answer] * 60)
-
-
-def add_tools(h: Harness) -> None:
-    @tool(is_concurrency_safe=lambda args: True)
-    async def good(text: str) -> str:
-        """Give it back."""
-        await anyio.lowlevel.checkpoint()
-        return text
-
-    @tool
-    async def fail() -> str:
-        """Fail."""
-        raise RuntimeError("broken")
-
-    @tool(is_concurrency_safe=lambda args: True)
-    async def ask(text: str = "original") -> str:
-        """Do what somebody has to approve."""
-        return text
-
-    @tool
-    async def forbidden() -> str:
-        """Never run."""
-        raise AssertionError
-
-    @tool
-    async def end(run: ToolRun) -> str:
-        """Conclude the turn."""
-        run.conclude_turn()
-        return "over"
-
-    @tool
-    async def helper(run: ToolRun) -> str:
-        """Let an agent below this one work."""
-        assert run.agent is not None
-        agents = run.agent.ctx[Agents]
-        created = await agents.create(
-            session_id=f"kid-{run.call_id}-{len(run.agent.session.events)}",
-            meta={"agentPreset": "helper"},
-            agent_options=SCRIPTED,
-        )
-        async with created:
-            created.agent.send("work")
-            await created.agent.when_idle()
-        return "helped"
-
-    for each in (good, fail, ask, forbidden, end, helper):
-        h.ctx[Tools].register(each)
-
-
 async def run(plan: Plan) -> tuple[list[SessionEvent], list[Any], Stage]:
     """Runs a turn as planned and one after it; returns the log and what a reader saw."""
     clock = ManualClock()
@@ -183,7 +91,7 @@ async def run(plan: Plan) -> tuple[list[SessionEvent], list[Any], Stage]:
     mounts += [(Budget, {"contextBudgetTokens": 400})]
     async with running_harness(plugins=mounts, model=model_of(plan)) as h:
         stage = Stage(h, plan, clock)
-        add_tools(h)
+        add_tools(h.ctx[Tools])
         h.ctx[Approvals].approver(stage.approve)
         h.ctx[Questions].channel(stage.reply)
         h.ctx.on(EVENT, stage.disturb)
@@ -200,16 +108,6 @@ async def run(plan: Plan) -> tuple[list[SessionEvent], list[Any], Stage]:
         assert list(h.events) == log  # late decisions have no effect
         stream.close()
         return log, [each.event async for each in stream], stage
-
-
-def turns(events: list[Any]) -> list[list[Any]]:
-    found: list[list[Any]] = [[]]
-    for event in events:
-        found[-1].append(event)
-        if event["type"] in ("done", "error"):
-            found.append([])
-    assert found.pop() == []
-    return found
 
 
 def folded(log: list[SessionEvent]) -> list[Any]:
@@ -283,7 +181,7 @@ async def limited(calls: int) -> list[Any]:
 
     mounts: list[Any] = [tool_decisions, Budget, (step_limit, {"maxSteps": 3})]
     async with running_harness(plugins=mounts, model=ScriptedModel(*[answer] * 9)) as h:
-        add_tools(h)
+        add_tools(h.ctx[Tools])
         h.agent.send("go")
         await h.agent.when_idle()
         events = folded(list(h.events))
