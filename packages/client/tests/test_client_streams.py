@@ -195,7 +195,8 @@ async def test_a_session_is_followed_over_its_turns() -> None:
                 if event.cursor == "20.0":
                     break
     assert seen == ["1.0", "9.0", "9.1", "10.0", "19.1", "20.0"]
-    assert [line.rpartition(" ")[2] for line in service.lines] == ["0", "10.0"]
+    url = "GET /agents/shop/sessions/s-1/events?follow=session&protocol=v1"
+    assert service.lines == [f"{url}&after=0 -", f"{url} 10.0"]
 
 
 async def test_the_log_is_followed_to_the_end_of_the_turn() -> None:

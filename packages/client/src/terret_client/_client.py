@@ -122,7 +122,7 @@ class TerretClient:
 
         def request(place: Place) -> httpx2.Request:
             if place.cursor is not None and place.session_id is not None:
-                return self._events_request(agent, place, follow="turn", protocol="v1")
+                return self._events_request(agent, place, {"follow": "turn", "protocol": "v1"})
             if place.session_id is not None:
                 body["sessionId"] = place.session_id
             return self._stream_request("POST", url, json=body)
@@ -153,12 +153,16 @@ class TerretClient:
         `stream_message`.
         """
         last = {"v1": {"done", "error"}, "log": {"turn/end"}}.get(protocol, set())
+        query = {"follow": follow, "protocol": protocol}
+
+        def request(place: Place) -> httpx2.Request:
+            begin = {} if after is None or place.cursor is not None else {"after": after}
+            return self._events_request(agent, place, {**query, **begin})
+
         return Follower(
             self._http,
             Place(session_id, after),
-            request=lambda place: self._events_request(
-                agent, place, follow=follow, protocol=protocol
-            ),
+            request=request,
             ends=lambda event: follow == "turn" and event.type in last,
             attempts=self._attempts,
         ).events()
@@ -260,14 +264,11 @@ class TerretClient:
         headers = {"Accept": "text/event-stream", **more.pop("headers", {})}
         return self._http.build_request(method, url, headers=headers, timeout=self._silence, **more)
 
-    def _events_request(
-        self, agent: str, place: Place, *, follow: str, protocol: str
-    ) -> httpx2.Request:
+    def _events_request(self, agent: str, place: Place, query: Mapping[str, str]) -> httpx2.Request:
         assert place.session_id is not None
         url = path("agents", agent, "sessions", place.session_id, "events")
         headers = {} if place.cursor is None else {"Last-Event-ID": place.cursor}
-        params = {"follow": follow, "protocol": protocol}
-        return self._stream_request("GET", url, headers=headers, params=params)
+        return self._stream_request("GET", url, headers=headers, params=query)
 
 
 def _message(

@@ -21,6 +21,8 @@ class Place:
     """Where a reader is in the events of a session."""
 
     session_id: str | None
+    after: str | None = None
+    """Where it began."""
     cursor: str | None = None
     unnumbered: int = 0
     """How many events without a cursor it was given."""
@@ -128,6 +130,6 @@ class Follower:
         self._failures = 1 if lasted > wait else self._failures + 1
         if self._failures > self._attempts:
             place = self._place
-            lost = StreamLostError(place.session_id, place.cursor, self._attempts)
+            lost = StreamLostError(place.session_id, place.cursor or place.after, self._attempts)
             raise lost from broken.cause
         return max(wait, broken.wait) * random.uniform(1, 1.25)
