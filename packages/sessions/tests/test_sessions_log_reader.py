@@ -28,7 +28,7 @@ from terret_sessions import (
     TurnEnd,
     TurnStart,
     UnreadableRowError,
-    event_to_json,
+    event_lines,
     last_turn,
 )
 
@@ -61,40 +61,46 @@ def _read(rows: list[bytes], first: int = 0) -> LogReader:
     return reader
 
 
+def _extended(lines: list[bytes], first: int = 0) -> LogReader:
+    reader = LogReader(first)
+    reader.extend(lines)
+    return reader
+
+
 @given(runs, st.data())
 def test_a_log_is_read_from_its_rows_or_its_last_rows(
     parts: list[tuple[Chunk, int, int]], data: st.DataObject
 ) -> None:
     """M-117, S-083: Packed or not, whole or from any seq on, the events are those written."""
     session = _session(parts)
-    rows = [event_to_json(event) for event in session.events]
-    first = data.draw(st.integers(0, len(rows)))
+    lines = event_lines(session.events)
+    first = data.draw(st.integers(0, len(lines)))
 
-    assert _read(rows).events == session.events
-    assert _read(rows[first:], first).events == session.events[first:]
+    for read in (_read, _extended):
+        assert read(lines).events == session.events
+        assert read(lines[first:], first).events == session.events[first:]
 
 
 @given(runs)
 def test_a_log_that_was_read_seeds_a_session(parts: list[tuple[Chunk, int, int]]) -> None:
     """S-015, S-018: It is taken over as it is, and goes on like the first."""
     session = _session(parts)
-    rows = [event_to_json(event) for event in session.events]
+    lines = event_lines(session.events)
 
-    replay = Session(seed=_read(rows).events)
+    replay = Session(seed=_extended(lines).events)
 
     assert replay.events[:-1] == session.events
     assert replay.derive_messages() == session.derive_messages()
-    assert (replay.open_turn, replay.first_live_seq) == (1, len(rows))
+    assert (replay.open_turn, replay.first_live_seq) == (1, len(lines))
 
 
 def test_reading_may_stop_and_go_on() -> None:
     """S-012: A view that was taken on the way does not grow."""
     session = _session([(TextDelta(0, "x"), 1, 9)])
-    rows = [event_to_json(event) for event in session.events]
-    reader = _read(rows[:5])
+    lines = event_lines(session.events)
+    reader = _extended(lines[:5])
     view = reader.events
-    for row in rows[5:]:
-        reader.add(row)
+    reader.extend(lines[5:])
 
     assert view == session.events[:5]
     assert reader.events == session.events
@@ -134,22 +140,50 @@ def test_a_row_within_a_run_is_read_as_exactly_as_any(
 ) -> None:
     """S-083, S-023: Malformed rows are refused, and the log stays as it was."""
     session = _session([(TextDelta(0, "x"), 1, 3)])
-    reader = _read([event_to_json(event) for event in session.events[:4]])
     spoiled = DELTA.replace(old, new)
     assert spoiled != DELTA
-    with pytest.raises(error):
-        reader.add(spoiled)
-    assert reader.events == session.events[:4]
-    reader.add(DELTA)
+    for read in (_read, _extended):
+        reader = read(event_lines(session.events[:4]))
+        with pytest.raises(error):
+            reader.add(spoiled)
+        with pytest.raises(error):
+            reader.extend([spoiled + b"\n", DELTA + b"\n"])
+        assert reader.events == session.events[:4]
+        reader.extend([DELTA + b"\n"])
+        assert reader.events[4].view == AssistantChunk(1, 1, TextDelta(0, "x"))
 
-    assert reader.events[4].view == AssistantChunk(1, 1, TextDelta(0, "x"))
+
+@pytest.mark.parametrize("place", [0, 1, 7, 8])
+def test_rows_before_a_faulty_one_are_read(place: int) -> None:
+    """S-083: `next_seq` tells which one it is, and the others can follow."""
+    session = _session([(TextDelta(0, "x"), 1, 9)])
+    lines = event_lines(session.events)[1:10]
+    reader = _read(event_lines(session.events[:1]))
+    with pytest.raises(UnreadableRowError):
+        reader.extend([*lines[:place], b"{\n", *lines[place:]])
+    assert reader.next_seq == 1 + place
+    reader.extend(lines[place:])
+
+    assert reader.events == session.events[:10]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"\n", b"\r\n"), (b"\n", b""), (b'"time":', b'"time": '), (b':"x', b': "x')]
+)
+def test_rows_of_another_writing_say_the_same(old: bytes, new: bytes) -> None:
+    """S-083: White space means nothing, and a line break is none of the row."""
+    session = _session([(TextDelta(0, "x"), 1, 9)])
+    lines = [line.replace(old, new) for line in event_lines(session.events)]
+    assert lines != event_lines(session.events)
+
+    assert _extended(lines).events == session.events
 
 
 @pytest.mark.parametrize("mark", [b',"ignorable":true', b',"lossy":true'])
 def test_a_marked_row_within_a_run_keeps_its_mark(mark: bytes) -> None:
     """S-083: What is not plainly the next text is no part of the run."""
     session = _session([(TextDelta(0, "x"), 1, 3)])
-    reader = _read([event_to_json(event) for event in session.events[:4]])
+    reader = _read(event_lines(session.events[:4]))
     reader.add(DELTA.replace(b',"data"', mark + b',"data"'))
 
     assert reader.events[4].ignorable == (mark == b',"ignorable":true')
@@ -157,14 +191,14 @@ def test_a_marked_row_within_a_run_keeps_its_mark(mark: bytes) -> None:
 
 def test_a_log_in_memory_costs_a_fraction_of_its_events() -> None:
     """S-106: The events of a run are never all there at once."""
-    rows = [
-        DELTA.replace(b'"seq":4', b'"seq":%d' % seq).replace(b'"x"', b'"%04d"' % (seq % 10))
+    lines = [
+        DELTA.replace(b'"seq":4', b'"seq":%d' % seq).replace(b'"x"', b'"%04d"' % (seq % 10)) + b"\n"
         for seq in range(5000)
     ]
     gc.collect()
     tracemalloc.start()
     try:
-        reader = _read(rows)
+        reader = _extended(lines)
         events = reader.events
         held = tracemalloc.get_traced_memory()[0]
     finally:

@@ -24,7 +24,7 @@ from terret_sessions import (
     StepEnd,
     TurnStart,
     event_from_json,
-    event_rows,
+    event_lines,
     event_to_json,
 )
 from terret_sessions._views import EventsView
@@ -137,7 +137,7 @@ def test_rows_are_made_of_packed_events_as_of_single_ones(
     stop = data.draw(st.integers(start, len(session.events)))
     for _ in range(2):
         part = session.events[start:stop]
-        rows = [row.encode() for row in event_rows(part)]
+        rows = event_lines(part)
         assert [json.loads(row) for row in rows] == [
             json.loads(event_to_json(event)) for event in part
         ]
@@ -150,7 +150,7 @@ def test_a_spoiled_text_in_a_run_costs_its_own_row() -> None:
     session = Session()
     for text in ("a", "\ud800", '","', "b"):
         session.append("assistant/chunk", AssistantChunk(1, 1, TextDelta(0, text)))
-    rows = [json.loads(row) for row in event_rows(session.events)]
+    rows = [json.loads(row) for row in event_lines(session.events)]
 
     assert [row["data"]["chunk"]["text"] for row in rows] == ["a", "\ufffd", '","', "b"]
     assert [row.get("lossy", False) for row in rows] == [False, True, False, False]

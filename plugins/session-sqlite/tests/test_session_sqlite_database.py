@@ -53,8 +53,11 @@ async def write(storage: SqliteStorage, session: Session, start: int = 0) -> Non
 
 
 async def put(path: Path, session: Session) -> None:
+    """Stores the first event by itself, and all others together."""
     async with writer(path, session.id) as storage:
-        await write(storage, session)
+        events = session.events
+        await storage.append_batch(session.header, events[:1], materialized=False)
+        await write(storage, session, 1)
 
 
 def execute(path: Path, statement: str, *values: object) -> list[Any]:
@@ -76,16 +79,32 @@ def syncs(path: Path) -> int:
 
 
 async def test_the_tables_can_be_read_by_anybody(path: Path) -> None:
-    """M-117: One row an event, as text that JSON functions take; the raw text is JSON lines."""
+    """M-117: A view has one row an event, for JSON functions; the raw text is JSON lines."""
     session = conversation()
-    async with writer(path) as storage:
-        await write(storage, session)
-        rows = execute(path, "SELECT seq, event ->> '$.data.content[0].text' FROM events")
-        raw = await storage.read_raw("s")
+    await put(path, session)
+    await put(path, conversation(id="t"))
+    raw = await SqliteStorage(path).read_raw("s")
+    rows = execute(
+        path,
+        "SELECT seq, event ->> '$.seq', event ->> '$.data.content[0].text' FROM events"
+        " WHERE id = 's' AND seq > 0 ORDER BY seq",
+    )
 
-    assert rows == [(0, "message 0"), (1, "message 1"), (2, "message 2")]
+    assert rows == [(1, 1, "message 1"), (2, 2, "message 2")]
     assert raw is not None
     assert raw.splitlines()[1:] == [event_to_json(event) for event in session.events]
+
+
+async def test_events_that_are_written_together_share_a_row(path: Path) -> None:
+    """M-119: A few hundred at most, so that a large seed does not become one large value."""
+    session = conversation(700)
+    async with writer(path) as storage:
+        await write(storage, session)
+        blocks = execute(path, "SELECT first FROM blocks ORDER BY first")
+        suffix = await storage.load_stored_from("s", 699)
+
+    assert blocks == [(0,), (250,), (500,)]
+    assert suffix == session.events[699:]
 
 
 async def test_nothing_is_made_by_looking(path: Path) -> None:
@@ -175,15 +194,16 @@ Damage = Callable[[Path], object]
 
 
 def _spoil(path: Path) -> None:
-    execute(path, "UPDATE events SET event = substr(event, 1, 20) WHERE seq = 1")
+    spoiled = """replace(CAST(lines AS TEXT), '"seq":2', '"seq":')"""
+    execute(path, f"UPDATE blocks SET lines = CAST({spoiled} AS BLOB)")
 
 
 def _lose(path: Path) -> None:
-    execute(path, "DELETE FROM events WHERE seq = 1")
+    execute(path, "DELETE FROM blocks WHERE first = 0")
 
 
 def _cut(path: Path) -> None:
-    execute(path, "DELETE FROM events WHERE seq = 2")
+    execute(path, "DELETE FROM blocks WHERE first = 1")
 
 
 def _overwrite(path: Path) -> None:
@@ -197,9 +217,9 @@ def _truncate(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "place"),
     [
-        (_spoil, "session 's', seq 1"),
-        (_lose, "session 's', seq 1"),
-        (_cut, "session 's'"),
+        (_spoil, "session 's', seq 2"),
+        (_lose, "session 's', seq 0"),
+        (_cut, "session 's', seq 1"),
         (_overwrite, "database"),
         (_truncate, "database"),
     ],
@@ -213,6 +233,8 @@ async def test_damage_is_refused_and_nothing_changed(
     before = content(path)
     with pytest.raises(SessionCorruptionError) as caught:
         await SqliteStorage(path).load_stored("s")
+    with pytest.raises(SessionCorruptionError):
+        await SqliteStorage(path).load_stored_from("s", 0)
 
     assert (caught.value.artifact, caught.value.place) == (str(path), place)
     assert content(path) == before
@@ -237,14 +259,15 @@ async def test_damage_of_one_session_is_its_own(
 @pytest.mark.parametrize(
     ("statements", "reason"),
     [
-        (["PRAGMA user_version = 2"], "version 2 is not 1"),
+        (["PRAGMA user_version = 1"], r"of format 1, and this plugin reads 2; .* that wrote it"),
+        (["PRAGMA user_version = 3"], "of format 3, and this plugin reads 2"),
         (["PRAGMA application_id = 7"], "not one of Terret"),
     ],
 )
 async def test_another_database_is_left_alone(
     path: Path, statements: list[str], reason: str
 ) -> None:
-    """M-117, B-179: Of a later version, or of another program: neither read nor written."""
+    """M-117, B-179: Of another version, or of another program: neither read nor written."""
     await put(path, conversation())
     for statement in statements:
         execute(path, statement)

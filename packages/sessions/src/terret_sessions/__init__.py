@@ -3,7 +3,7 @@
 from . import _plugin_types as _plugin_types
 from ._coordinator import SessionCoordinator
 from ._decoding import event_from_json, event_from_wire
-from ._encoding import event_row, event_rows, event_to_json
+from ._encoding import event_lines, event_row, event_to_json
 from ._errors import (
     EventTypeConflictError,
     ForkError,
@@ -194,8 +194,8 @@ __all__ = [
     "epoch_header_from_wire",
     "event_from_json",
     "event_from_wire",
+    "event_lines",
     "event_row",
-    "event_rows",
     "event_to_json",
     "event_type",
     "is_append",

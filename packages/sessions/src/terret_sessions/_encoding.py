@@ -14,6 +14,7 @@ from terret_llm import (
     replace_surrogates,
 )
 
+from ._chunk_rows import run_lines
 from ._chunk_runs import CHUNK, ChunkRun
 from ._errors import InvalidEventError, LosslessJsonError
 from ._events import Replace, SessionEvent, wire_data
@@ -46,47 +47,35 @@ def event_to_json(event: SessionEvent) -> bytes:
         raise InvalidEventError(event.type, _fault(event, error), seq=event.seq) from error
 
 
-def event_rows(events: Sequence[SessionEvent]) -> list[str]:
-    """The rows of a batch, as text that UTF-8 can carry; for storages.
+def event_lines(events: Sequence[SessionEvent]) -> list[bytes]:
+    """The rows of a batch, each with its line break; for storages.
 
     What JSON cannot carry is replaced and its row marked lossy, so one bad value never keeps the
     other events of a batch from the disk. A part of a session's log is encoded as it is packed.
     """
-    rows: list[str] = []
+    lines: list[bytes] = []
     for part in events.parts() if isinstance(events, EventsView) else events:
         if isinstance(part, SessionEvent):
-            rows.append(_row(part))
+            lines.append(event_row(part) + b"\n")
         else:
-            rows += _run_rows(*part)
-    return rows
+            lines += _run_lines(*part)
+    return lines
 
 
 def event_row(event: SessionEvent) -> bytes:
-    """As `event_rows`, for a single event."""
-    return _row(event).encode()
-
-
-def _row(event: SessionEvent) -> str:
+    """As `event_lines`, for a single event, and without a line break."""
     try:
-        return event_to_json(event).decode()
+        return event_to_json(event)
     except InvalidEventError:
         data = to_json(_carried(wire_data(event))).decode()
-        return f'{_envelope(event)},"lossy":true,"data":{data}}}'
+        return f'{_envelope(event)},"lossy":true,"data":{data}}}'.encode()
 
 
-def _run_rows(run: ChunkRun, first: int, stop: int) -> list[str]:
-    """The rows of a part of a run, of which only seq, time and text differ."""
-    texts, times = run.columns(first, stop)
+def _run_lines(run: ChunkRun, first: int, stop: int) -> list[bytes]:
     try:
-        encoded = to_json(texts).decode()
+        return run_lines(run, first, stop)
     except ValueError:
-        return [_row(run.event(seq)) for seq in range(first, stop)]
-    head = run.head.decode() + '"'
-    bare = encoded[2:-2].split('","')  # inside of a text, a quote follows a backslash
-    return [
-        f'{{"type":"assistant/chunk","seq":{seq},"time":{time}{head}{text}"}}}}}}'
-        for seq, time, text in zip(range(first, stop), times, bare, strict=True)
-    ]
+        return [event_row(run.event(seq)) + b"\n" for seq in range(first, stop)]
 
 
 def _delta_row(event: SessionEvent, view: AssistantChunk) -> str:

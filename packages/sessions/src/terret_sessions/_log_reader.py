@@ -1,8 +1,7 @@
 from collections.abc import Sequence
-from typing import Final, final
+from typing import final
 
-from pydantic_core import from_json
-
+from ._chunk_rows import count_lines, run_columns
 from ._chunk_runs import ChunkRun, RunKind, Slot, close_run, run_kind
 from ._decoding import event_from_json
 from ._errors import MisplacedEventError
@@ -22,6 +21,7 @@ class LogReader:
         self._slots: list[Slot] = []
         self._first = first
         self._run: ChunkRun | None = None
+        self._singly = 0  # up to this seq rows are added one by one
 
     def add(self, row: bytes) -> None:
         """Add the row of the next event.
@@ -30,11 +30,24 @@ class LogReader:
         InvalidEventError or LosslessJsonError if it is not of the current form. The log is then as
         it was.
         """
-        run = self._run
-        if run is not None and _takes(run, row, self._first + len(self._slots)):
-            self._slots.append(run)
-        else:
-            self._add(event_from_json(row))
+        self._add(event_from_json(row))
+
+    def extend(self, lines: Sequence[bytes]) -> None:
+        """Add rows that end with a line break each, as `add` would, but a lot faster.
+
+        At a faulty one, `next_seq` tells how many of them are in the log.
+        """
+        at = 0
+        while at < len(lines):
+            taken = 0 if self._run is None else self._continue(self._run, lines, at)
+            if not taken:
+                self.add(lines[at])
+            at += taken or 1
+
+    @property
+    def next_seq(self) -> int:
+        """The seq of the row that comes next."""
+        return self._first + len(self._slots)
 
     @property
     def events(self) -> Sequence[SessionEvent]:
@@ -43,9 +56,8 @@ class LogReader:
         return EventsView(self._slots, range(len(self._slots)), self._first)
 
     def _add(self, event: SessionEvent) -> None:
-        seq = self._first + len(self._slots)
-        if event.seq != seq:
-            reason = f"seq {event.seq} stands where {seq} is next"
+        if event.seq != self.next_seq:
+            reason = f"seq {event.seq} stands where {self.next_seq} is next"
             raise MisplacedEventError(event.type, reason)
         run, kind = self._run, _plain_kind(event)
         if run is not None and kind == run.kind:
@@ -57,33 +69,26 @@ class LogReader:
             self._run = ChunkRun(event, kind)
         self._slots.append(self._run or event)
 
+    def _continue(self, run: ChunkRun, lines: Sequence[bytes], at: int) -> int:
+        """Add the lines that plainly continue a run; tells how many."""
+        seq = self.next_seq
+        count = 0 if seq < self._singly else count_lines(run, lines, at, seq)
+        if not count:
+            return 0
+        columns = run_columns(run, lines[at : at + count], seq)
+        if columns is None:  # each of them goes the long way, which finds out what is wrong
+            self._singly = seq + count
+            return 0
+        times, texts = columns
+        run.times.extend(times)
+        run.texts += texts
+        self._slots += [run] * count
+        return count
+
     def _close_run(self) -> None:
         run, self._run = self._run, None
         if run is not None:
             close_run(self._slots, run)
-
-
-def _takes(run: ChunkRun, row: bytes, seq: int) -> bool:
-    """Add the row of `seq` to a run if it is, to the byte, the row of its next text.
-
-    That is most of a log, and parsing the text alone saves half of the time. Whatever looks
-    different goes the long way, which also finds out what is wrong with it.
-    """
-    lead, head = b'{"type":"assistant/chunk","seq":%d,"time":' % seq, run.head
-    start = len(lead)
-    stop = start + _TIME_DIGITS
-    if not (row.startswith(lead) and row.startswith(head, stop) and row.endswith(b"}}}")):
-        return False
-    time = row[start:stop]
-    try:
-        text = from_json(row[stop + len(head) : -3])
-    except ValueError:
-        return False
-    if text.__class__ is not str or not time.isdigit() or time.startswith(b"0"):
-        return False
-    run.texts.append(text)
-    run.times.append(int(time))
-    return True
 
 
 def _plain_kind(event: SessionEvent) -> RunKind | None:
@@ -91,6 +96,3 @@ def _plain_kind(event: SessionEvent) -> RunKind | None:
     if not isinstance(view, AssistantChunk) or event.ignorable:
         return None
     return None if event.surface_op or event.sources is not None else run_kind(view)
-
-
-_TIME_DIGITS: Final = 13  # of epoch milliseconds between 2001 and 2286

@@ -1,7 +1,8 @@
-"""What a storage of sessions on one machine needs: locks, file names, blocking calls."""
+"""What a storage of sessions on one machine needs: rows in blocks, locks, file names, threads."""
 
 from ._blocking import BlockingCalls
 from ._file_names import file_name
+from ._line_blocks import LineBlock, line_blocks
 from ._write_lock import WriteLock
 
-__all__ = ["BlockingCalls", "WriteLock", "file_name"]
+__all__ = ["BlockingCalls", "LineBlock", "WriteLock", "file_name", "line_blocks"]

@@ -46,8 +46,7 @@ def read_session(path: Path) -> SessionLog:
     with path.open("rb") as file:
         header = session_header_from_wire(json.loads(next(file)))
         reader = LogReader()
-        for row in file:
-            reader.add(row)
+        reader.extend(file.readlines())
     return SessionLog(header, tuple(reader.events))
 
 

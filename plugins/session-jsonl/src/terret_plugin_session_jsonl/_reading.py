@@ -1,8 +1,9 @@
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import BinaryIO, Final
 
 from pydantic_core import from_json
 
@@ -52,7 +53,7 @@ def read_log(path: Path, session_id: str, *, start: int = 0) -> LogText | None:
         return None
     return LogText(
         text.header,
-        text.events.events,
+        text.log.events,
         text.whole,
         text.whole < text.end,
         text.terminated,
@@ -81,44 +82,68 @@ class _Text:
 
     def __init__(self, path: Path, session_id: str, start: int) -> None:
         self.header: SessionHeader | None = None
-        self.events = LogReader(start)
+        self.log = LogReader(start)
         self.end = self.whole = 0  # of all lines, and of those that are complete
         self.terminated = True
         self._path = path
         self._session_id = session_id
         self._before = start  # events that are not asked for
+        self._lines = 0
+        self._unreadable: Unreadable | None = None
 
-    def read(self, lines: Iterable[bytes]) -> None:
-        take: Callable[[bytes], Any] = self._take_header
-        damage: Unreadable | None = None
-        end, whole, last = 0, 0, b"\n"
-        for number, line in enumerate(lines, 1):
-            end += len(line)
-            row = line.strip(_PADDING)
-            if not row:
-                continue
-            if damage is not None:
-                raise damage
-            try:
-                take = take(row) or take
-            except UnreadableRowError as error:
-                damage = _fault(self._path, number, error)
-            except (InvalidEventError, LosslessJsonError) as error:
-                raise _fault(self._path, number, error) from None
-            else:
-                whole, last = end, line
-        self.end, self.whole, self.terminated = end, whole, last.endswith(b"\n")
+    def read(self, file: BinaryIO) -> None:
+        while lines := file.readlines(_BYTES_AT_ONCE):
+            at = 0
+            while at < len(lines):
+                taken = self._take_events(lines, at)
+                if not taken:
+                    self._take_line(lines[at])
+                at += taken or 1
 
-    def _take_header(self, row: bytes) -> Callable[[bytes], Any]:
-        header = _header_of(row)
-        if header.id != self._session_id:
-            raise MisplacedEventError("header", f"this is session {header.id!r}")
-        self.header = header
-        return self._pass_over if self._before else self.events.add
+    def _take_events(self, lines: list[bytes], at: int) -> int:
+        """Take lines up to the first that has to be looked at by itself; tells how many."""
+        if self.header is None or self._before or self._unreadable is not None:
+            return 0
+        first = self.log.next_seq
+        with suppress(InvalidEventError, LosslessJsonError):
+            self.log.extend(lines[at:])
+        taken = self.log.next_seq - first
+        if taken:
+            self._lines += taken
+            self.end += sum(map(len, lines[at : at + taken]))
+            self._is_whole(lines[at + taken - 1])
+        return taken
 
-    def _pass_over(self, row: bytes) -> Callable[[bytes], Any] | None:
-        self._before -= 1
-        return None if self._before else self.events.add
+    def _take_line(self, line: bytes) -> None:
+        self._lines += 1
+        self.end += len(line)
+        row = line.strip(_PADDING)
+        if not row:
+            return
+        if self._unreadable is not None:
+            raise self._unreadable
+        try:
+            self._take_row(row)
+        except UnreadableRowError as error:
+            self._unreadable = _fault(self._path, self._lines, error)
+        except (InvalidEventError, LosslessJsonError) as error:
+            raise _fault(self._path, self._lines, error) from None
+        else:
+            self._is_whole(line)
+
+    def _take_row(self, row: bytes) -> None:
+        if self.header is None:
+            header = _header_of(row)
+            if header.id != self._session_id:
+                raise MisplacedEventError("header", f"this is session {header.id!r}")
+            self.header = header
+        elif self._before:
+            self._before -= 1
+        else:
+            self.log.add(row)
+
+    def _is_whole(self, line: bytes) -> None:
+        self.whole, self.terminated = self.end, line.endswith(b"\n")
 
 
 def _header_of(row: bytes) -> SessionHeader:
@@ -141,3 +166,4 @@ def _fault(path: Path, number: int, error: InvalidEventError | LosslessJsonError
 
 _BOM: Final = b"\xef\xbb\xbf"
 _PADDING: Final = b" \t\r\n\0"
+_BYTES_AT_ONCE: Final = 1 << 20

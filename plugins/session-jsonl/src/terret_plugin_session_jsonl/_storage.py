@@ -2,9 +2,8 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Literal, TypeVar
 
-import anyio
 from pydantic_core import to_json
 
 from terret_sessions import (
@@ -13,9 +12,8 @@ from terret_sessions import (
     SessionSnapshot,
     SessionStorage,
     StoredLog,
-    event_rows,
 )
-from terret_sessions.storage import BlockingCalls, file_name
+from terret_sessions.storage import BlockingCalls, file_name, line_blocks
 
 from ._files import LOG_NAME, LogFile
 from ._listing import snapshots
@@ -81,7 +79,7 @@ class JsonlStorage(SessionStorage):
         if not fresh:
             return
         head = b"" if file.begun else to_json(header.to_wire()) + b"\n"
-        lines = head + await _encoded(fresh)
+        lines = b"".join((head, *(block.lines for block in await line_blocks(fresh))))
         seqs = range(fresh[0].seq, fresh[-1].seq + 1)
         now = self._fsync == "always" or (durable and self._fsync == "flush")
         await self._threads.run(partial(file.append, lines, seqs, durable=now))
@@ -134,17 +132,4 @@ class JsonlStorage(SessionStorage):
         return self._folder(id) / LOG_NAME
 
 
-async def _encoded(events: Sequence[SessionEvent]) -> bytes:
-    """The lines of events. A large seed must not hold up everybody else."""
-    parts = []
-    for start in range(0, len(events), _ROWS_AT_ONCE):
-        if start % _ROWS_BETWEEN_CHECKPOINTS == _ROWS_AT_ONCE:
-            await anyio.lowlevel.checkpoint()
-        rows = event_rows(events[start : start + _ROWS_AT_ONCE])
-        parts.append("\n".join((*rows, "")).encode())
-    return b"".join(parts)
-
-
 log = logging.getLogger(__name__)
-_ROWS_AT_ONCE: Final = 250  # which stay in the processor's cache
-_ROWS_BETWEEN_CHECKPOINTS: Final = 2000

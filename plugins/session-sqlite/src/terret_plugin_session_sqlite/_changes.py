@@ -14,17 +14,19 @@ from terret_sessions import (
     last_turn,
     reason_to_wire,
 )
+from terret_sessions.storage import LineBlock
 
 
 class Append:
-    """Adds the rows of events behind those that are stored."""
+    """Adds the blocks of events behind those that are stored."""
 
     def __init__(
-        self, header: SessionHeader, events: Sequence[SessionEvent], rows: Sequence[str]
+        self, header: SessionHeader, events: Sequence[SessionEvent], blocks: Sequence[LineBlock]
     ) -> None:
         self._header = header
         self._first = events[0].seq
-        self._rows = rows
+        self._end = events[-1].seq + 1
+        self._blocks = blocks
         self._updated_at = events[-1].time
         self._last_turn = _encoded(last_turn(reversed(events)))
 
@@ -33,17 +35,17 @@ class Append:
         if next_seq < self._first:
             reason = f"seq {self._first} is not next, {next_seq} is"
             raise SessionChangedError(self._header.id, reason)
-        rows = self._rows[next_seq - self._first :]
+        if next_seq >= self._end:
+            return
         db.executemany(
-            "INSERT INTO events VALUES (?, ?, ?)",
-            [(key, seq, row) for seq, row in enumerate(rows, next_seq)],
+            "INSERT INTO blocks VALUES (?, ?, ?)",
+            [(key, *_behind(next_seq, each)) for each in self._blocks if next_seq < each.seqs.stop],
         )
-        if rows:
-            db.execute(
-                "UPDATE sessions SET next_seq = ?, updated_at = ?,"
-                " last_turn = coalesce(?, last_turn) WHERE key = ?",
-                (next_seq + len(rows), self._updated_at, self._last_turn, key),
-            )
+        db.execute(
+            "UPDATE sessions SET next_seq = ?, updated_at = ?,"
+            " last_turn = coalesce(?, last_turn) WHERE key = ?",
+            (self._end, self._updated_at, self._last_turn, key),
+        )
 
     def _place(self, db: sqlite3.Connection) -> tuple[int, int]:
         header = self._header
@@ -68,10 +70,16 @@ class Delete:
 
     def __call__(self, db: sqlite3.Connection) -> None:
         db.execute(
-            "DELETE FROM events WHERE session = (SELECT key FROM sessions WHERE id = ?)",
+            "DELETE FROM blocks WHERE session = (SELECT key FROM sessions WHERE id = ?)",
             (self._id,),
         )
         db.execute("DELETE FROM sessions WHERE id = ?", (self._id,))
+
+
+def _behind(next_seq: int, block: LineBlock) -> tuple[int, bytes]:
+    """First seq and lines of what is not stored of a block."""
+    stored = max(0, next_seq - block.seqs.start)
+    return block.seqs.start + stored, block.lines.split(b"\n", stored)[stored]
 
 
 def _encoded(turn: LastTurn | None) -> str | None:

@@ -31,6 +31,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     db = _connect(path, "rwc")
     try:
         _has_tables(path, db)
+        db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA:
@@ -73,13 +74,15 @@ def _has_tables(path: Path, db: sqlite3.Connection) -> bool:
     if tables and application != _APPLICATION:
         raise SessionFormatUnsupportedError(str(path), "database", "it is not one of Terret")
     if tables and version != _VERSION:
-        reason = f"version {version} is not {_VERSION}"
+        reason = f"it is of format {version}, and this plugin reads {_VERSION}; {_WAY_OUT}"
         raise SessionFormatUnsupportedError(str(path), "database", reason)
     return bool(tables)
 
 
 _APPLICATION: Final = 0x54727274  # "Trrt"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_WAY_OUT: Final = "move it away, or export its sessions with the version of Terret that wrote it"
+_PAGE_BYTES: Final = 8192  # a few events fit into one
 _OF_THE_DISK: Final = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -106,12 +109,18 @@ _SCHEMA: Final = (
     )
     """,
     """
-    CREATE TABLE IF NOT EXISTS events (
+    CREATE TABLE IF NOT EXISTS blocks (
         session INTEGER NOT NULL REFERENCES sessions (key),
-        seq INTEGER NOT NULL,
-        event TEXT NOT NULL,
-        PRIMARY KEY (session, seq)
-    ) WITHOUT ROWID
+        first INTEGER NOT NULL,
+        lines BLOB NOT NULL,
+        PRIMARY KEY (session, first)
+    )
+    """,
+    """
+    CREATE VIEW IF NOT EXISTS events AS
+    SELECT sessions.id, blocks.first + line.key AS seq, line.value AS event
+    FROM sessions JOIN blocks ON blocks.session = sessions.key,
+        json_each('[' || replace(rtrim(CAST(lines AS TEXT), x'0a'), x'0a', ',') || ']') AS line
     """,
     """
     CREATE TABLE IF NOT EXISTS syncs (

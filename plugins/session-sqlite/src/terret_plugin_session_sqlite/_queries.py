@@ -32,12 +32,9 @@ def read_log(db: sqlite3.Connection, path: Path, session_id: str) -> StoredLog |
     if found is None:
         return None
     key, next_seq, header = found
-    place = f"session {session_id!r}"
-    events = _read_events(db, path, session_id, key, 0)
-    if len(events) != next_seq:
-        reason = f"{len(events)} events are there, not {next_seq}"
-        raise SessionCorruptionError(str(path), place, reason)
-    return StoredLog(_read_header(path, place, header), events, _revision(key, next_seq))
+    read = _read_header(path, f"session {session_id!r}", header)
+    events = _read_events(db, path, session_id, key, range(next_seq))
+    return StoredLog(read, events, _revision(key, next_seq))
 
 
 def read_suffix(
@@ -45,7 +42,10 @@ def read_suffix(
 ) -> Sequence[SessionEvent] | None:
     """The events of a session from `seq` on."""
     found = _find(db, session_id)
-    return None if found is None else _read_events(db, path, session_id, found[0], seq)
+    if found is None:
+        return None
+    key, next_seq, _ = found
+    return _read_events(db, path, session_id, key, range(seq, next_seq))
 
 
 def read_revision(db: sqlite3.Connection, session_id: str) -> str | None:
@@ -58,8 +58,8 @@ def read_text(db: sqlite3.Connection, session_id: str) -> bytes | None:
     found = _find(db, session_id)
     if found is None:
         return None
-    rows = db.execute("SELECT event FROM events WHERE session = ? ORDER BY seq", found[:1])
-    return b"".join(row + b"\n" for row in (found[2], *(row for (row,) in rows)))
+    blocks = db.execute("SELECT lines FROM blocks WHERE session = ? ORDER BY first", found[:1])
+    return b"".join((found[2], b"\n", *(lines for (lines,) in blocks)))
 
 
 def read_list(db: sqlite3.Connection, path: Path) -> tuple[SessionSnapshot, ...]:
@@ -90,20 +90,21 @@ def _find(db: sqlite3.Connection, session_id: str) -> tuple[int, int, bytes] | N
 
 
 def _read_events(
-    db: sqlite3.Connection, path: Path, session_id: str, key: int, first: int
+    db: sqlite3.Connection, path: Path, session_id: str, key: int, seqs: range
 ) -> Sequence[SessionEvent]:
-    reader = LogReader(first)
-    rows = db.execute(
-        "SELECT event FROM events WHERE session = ? AND seq >= ? ORDER BY seq", (key, first)
-    )
+    reader = LogReader(seqs.start)
+    place = f"session {session_id!r}"
     try:
-        for (row,) in rows:
-            reader.add(row)
+        for first, lines in db.execute(_BLOCKS, (key, seqs.start)):
+            reader.extend(lines.splitlines(keepends=True)[max(0, seqs.start - first) :])
+        if reader.next_seq < seqs.stop:
+            raise MisplacedEventError(
+                "(no event)", f"it is missing, and so is all up to {seqs[-1]}"
+            )
     except (UnreadableRowError, MisplacedEventError) as error:
-        place = f"session {session_id!r}, seq {first + len(reader.events)}"
+        place = f"{place}, seq {reader.next_seq}"
         raise SessionCorruptionError(str(path), place, str(error)) from None
     except (InvalidEventError, LosslessJsonError) as error:
-        place = f"session {session_id!r}"
         raise SessionFormatUnsupportedError(str(path), place, str(error)) from None
     return reader.events
 
@@ -125,3 +126,8 @@ def _revision(key: int, next_seq: int) -> str:
 
 
 log: Final = logging.getLogger(__name__)
+_BLOCKS: Final = """
+    SELECT first, lines FROM blocks WHERE session = ?1 AND first >= coalesce(
+        (SELECT max(first) FROM blocks WHERE session = ?1 AND first <= ?2), 0
+    ) ORDER BY first
+"""

@@ -2,9 +2,7 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
-
-import anyio
+from typing import TypeVar
 
 from terret_sessions import (
     SessionEvent,
@@ -12,9 +10,8 @@ from terret_sessions import (
     SessionSnapshot,
     SessionStorage,
     StoredLog,
-    event_rows,
 )
-from terret_sessions.storage import BlockingCalls, WriteLock, file_name
+from terret_sessions.storage import BlockingCalls, WriteLock, file_name, line_blocks
 
 from ._changes import Append, Delete
 from ._database import query
@@ -71,7 +68,7 @@ class SqliteStorage(SessionStorage):
         durable: bool = False,
     ) -> None:
         if events:
-            change = Append(header, events, await _rows(events))
+            change = Append(header, events, await line_blocks(events))
             await self._writer.write(header.id, change, durable=durable)
 
     async def commit_repair(
@@ -106,16 +103,3 @@ class SqliteStorage(SessionStorage):
 
     async def _query(self, read: Callable[[sqlite3.Connection], T]) -> T | None:
         return await self._calls.run(partial(query, self._path, read))
-
-
-async def _rows(events: Sequence[SessionEvent]) -> list[str]:
-    """The rows of events. A large seed must not hold up everybody else."""
-    rows: list[str] = []
-    for start in range(0, len(events), _ROWS_AT_ONCE):
-        if start:
-            await anyio.lowlevel.checkpoint()
-        rows += event_rows(events[start : start + _ROWS_AT_ONCE])
-    return rows
-
-
-_ROWS_AT_ONCE: Final = 2000
