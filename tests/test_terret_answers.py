@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from end_to_end import ROOT, ChatServer, Project
+from terret_plugin_loop_events import check
 
 needs_local_model = pytest.mark.skipif(
     importlib.util.find_spec("xllamacpp") is None
@@ -46,12 +47,14 @@ def test_a_server_that_speaks_chat_completions_answers_through_the_same_command(
     assert "<- 42" in ended.stderr
 
 
-def test_the_log_is_printed_as_json_lines(project: Project, chat_server: ChatServer) -> None:
+def test_a_turn_is_printed_as_json_lines(project: Project, chat_server: ChatServer) -> None:
+    """E-236: The events of protocol v1, `session` first and the terminal last."""
     project.harness(chat_server.url("ok"))
     ended = project.run("run", "--json", QUESTION)
     events = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert [event["seq"] for event in events] == list(range(len(events)))
-    assert events[-1]["data"] == {"turn": 1, "reason": {"kind": "completed"}}
+    assert events[0]["type"] == "session"
+    assert events[-1] == {"type": "done", "text": "The result is 42."}
+    check(events, agent="main")
 
 
 def test_the_message_may_come_from_standard_input(

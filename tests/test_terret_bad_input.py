@@ -7,9 +7,10 @@ from end_to_end import ChatServer, Project
 QUESTION = "What is 17 + 25? Use the add tool."
 FAILURES = {
     "500": "answered HTTP 500: the server is on fire [SERVER]",
-    "401": "answered HTTP 401: bad key [removed] [AUTH]",
+    "401": "answered HTTP 401: bad key [removed]; "
+    "no key was sent: apiKeyEnv names the variable that holds it [AUTH]",
     "cut": "closed the stream in the middle of the answer [STREAM_CLOSED]",
-    "garbage": "sent no JSON: <html>Please log in</html> [MALFORMED_RESPONSE]",
+    "garbage": "sent no JSON: a page in HTML: Please log in [MALFORMED_RESPONSE]",
     "model": "answered HTTP 404: The model `test` does not exist [UNKNOWN_MODEL]",
 }
 
@@ -22,7 +23,7 @@ def test_a_failing_server_fails_the_turn_and_the_session_goes_on(
     failed = project.run("run", "--quiet", "--session", "s", QUESTION)
     assert (failed.returncode, failed.stdout) == (1, "")
     error, way_out = failed.stderr.splitlines()
-    assert error == f"error: 127.0.0.1:{chat_server.port} {FAILURES[behaviour]}"
+    assert error == f"error: openai at 127.0.0.1:{chat_server.port} {FAILURES[behaviour]}"
     assert way_out == 'go on with: terret run --session s "..."'
     project.harness(chat_server.url("ok"))
     ended = project.run("run", "--session", "s", "again")
@@ -33,7 +34,10 @@ def test_a_dead_endpoint_is_named(project: Project) -> None:
     project.harness("http://127.0.0.1:9/v1")
     failed = project.run("run", "--quiet", "--session", "s", QUESTION)
     assert failed.returncode == 1
-    assert failed.stderr.startswith("error: cannot connect to 127.0.0.1:9")
+    assert failed.stderr.splitlines()[0] == (
+        "error: cannot connect to openai at 127.0.0.1:9: Connection refused; "
+        "does the server run? [TRANSPORT]"
+    )
 
 
 RAISING_TOOL = """
@@ -98,7 +102,7 @@ def test_a_plugin_that_raises_stops_the_start_or_is_left_out(
     refused = project.run("run", "hi")
     assert refused.returncode == 2
     assert refused.stderr == (
-        "harness.yml:9:3 plugins.broken: failed: RuntimeError: no good (broken.py, line 6)\n"
+        "harness.yml:10:3 plugins.broken: failed: RuntimeError: no good (broken.py, line 6)\n"
     )
     left_out = project.run("run", "--safe", "hi")
     assert (left_out.returncode, left_out.stdout) == (0, "You said: hi\n")

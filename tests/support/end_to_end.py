@@ -129,6 +129,7 @@ class Project:
         """Writes a harness.yml whose one agent, `main`, talks to the model server at `url`."""
         agents = "agents: [{id: main, provider: openai, model: test}]"
         entries = ["llm", "sessions", "system-prompt", "agents", "tools", "session-jsonl"]
+        entries.append("loop-events")
         lines = [f"{entry}: {{}}" for entry in entries]
         lines.append(f'llm-openai: {{baseUrl: "{url}"}}')
         lines += [tools, loop.replace("AGENTS", agents)]

@@ -1,5 +1,6 @@
 """The command line in this process, on a model that answers from a script."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ plugins:
   session-jsonl: {}
   echo: {use: ./echo.py}
   agent-loop: {agents: [AGENTS]}
-"""
+  """
 ECHO = """
 from terret_context import plugin
 from terret_llm import (
@@ -46,9 +47,9 @@ def agents(tmp_path: Path) -> Agents:
     """Writes a harness with agents of these names; there are `main` and `shop` from the start."""
     (tmp_path / "echo.py").write_text(ECHO)
 
-    def write(*names: str) -> None:
+    def write(*names: str, more: str = "") -> None:
         listed = ", ".join(f"{{id: {name}, provider: echo, model: {name}}}" for name in names)
-        (tmp_path / "harness.yml").write_text(HARNESS.replace("AGENTS", listed))
+        (tmp_path / "harness.yml").write_text(HARNESS.replace("AGENTS", listed) + more)
 
     write("main", "shop")
     return write
@@ -96,19 +97,35 @@ def test_a_fresh_session_is_named_and_can_be_shown_and_continued(terret: Run) ->
         "turn 1",
         "  user      one",
         "  assistant main: one",
+        "  ended     completed",
         "turn 2",
         "  user      two",
         "  assistant main: two",
+        "  ended     completed",
     ]
     _, listed, _ = terret("sessions", "list")
     assert listed.startswith(session)
     assert "completed  2 turns" in listed
 
 
-def test_the_stored_log_is_printed_as_it_is(terret: Run) -> None:
-    _, live, _ = terret("run", "--json", "--session", "s", "one")
-    _, stored, _ = terret("sessions", "show", "s", "--events")
-    assert stored == live
+def test_events_of_clients_are_printed_live_and_from_the_log(terret: Run, agents: Agents) -> None:
+    """E-236, E-564: `--json` is the projection of the log, and nothing else."""
+    agents("main", more="loop-events: {}")
+    code, live, err = terret("run", "--json", "--session", "s", "one")
+    assert (code, err) == (0, "")
+    assert [json.loads(line)["type"] for line in live.splitlines()] == [
+        "session",
+        "budget:check",
+        "loop:done",
+        "done",
+    ]
+    assert terret("sessions", "export", "s", "--protocol", "v1") == (0, live, "")
+
+
+def test_events_of_clients_need_their_plugin(terret: Run) -> None:
+    code, out, err = terret("run", "--json", "one")
+    assert (code, out) == (2, "")
+    assert err == "terret: --json needs the plugin loop-events in harness.yml\n"
 
 
 def test_values_can_be_set_for_one_run(terret: Run) -> None:

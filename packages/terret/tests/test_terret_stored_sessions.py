@@ -30,7 +30,7 @@ plugins:
 ENDS: dict[str, tuple[TurnEndReason | None, ...]] = {
     "calm": (Completed(), Completed()),
     "busy": (Completed(), None),
-    "cut:dev:shop:1": (MaxSteps(3),),
+    "default:dev:shop:1": (MaxSteps(3),),
 }
 
 
@@ -77,11 +77,11 @@ def test_the_list_says_of_each_what_came_of_it(terret: Run) -> None:
     assert code == 0
     assert rows["calm"][1:5] == ["main", "completed", "2", "turns"]
     assert rows["busy"][1:5] == ["main", "open", "2", "turns"]
-    assert rows["cut:dev:shop:1"][1:5] == ["shop", "max-steps", "1", "turn"]
+    assert rows["default:dev:shop:1"][1:5] == ["shop", "max-steps", "1", "turn"]
 
 
 def test_the_list_may_be_of_one_agent(terret: Run) -> None:
-    assert terret("sessions", "list", "shop")[1].startswith("cut:dev:shop:1")
+    assert terret("sessions", "list", "shop")[1].startswith("default:dev:shop:1")
     code, out, err = terret("sessions", "list", "nobody")
     assert (code, out, err) == (0, "", "no sessions are stored of agent nobody\n")
 
@@ -171,7 +171,7 @@ def test_a_session_in_use_is_not_deleted(terret: Run, tmp_path: Path) -> None:
 def test_a_fork_begins_like_its_parent(terret: Run) -> None:
     assert terret("sessions", "fork", "calm", "--at", "2", "--as", "copy")[:2] == (0, "copy\n")
     _, shown, _ = terret("sessions", "show", "copy")
-    assert shown.splitlines()[1:] == ["turn 1", "  user      prompt 1"]
+    assert shown.splitlines()[1:] == ["turn 1", "  user      prompt 1", "  ended     completed"]
     _, fresh, _ = terret("sessions", "fork", "busy")
     _, shown, _ = terret("sessions", "show", fresh.strip())
     assert "interrupted" in shown

@@ -8,7 +8,18 @@ import typer
 from typer import Argument, Option
 
 from ._ending import finish
-from ._options import Agent, File, Session, Verbose, Work, harness_command
+from ._options import (
+    Address,
+    Agent,
+    File,
+    OnAsk,
+    Session,
+    SessionId,
+    Tenant,
+    Verbose,
+    Work,
+    harness_command,
+)
 from ._project_commands import add_project_commands
 
 app: Final = typer.Typer(
@@ -45,12 +56,16 @@ def run(
     text: Annotated[str | None, Option("--input", metavar="TEXT", help="The message.")] = None,
     agent: Agent = None,
     session: Session = None,
-    rows: Annotated[bool, Option("--json", help="Print the log, one event a line.")] = False,
+    tenant: Tenant = None,
+    on_ask: OnAsk = None,
+    rows: Annotated[bool, Option("--json", help="Print events, one a line (protocol v1).")] = False,
 ) -> Work:
     """Send one message and print the answer."""
-    from ._turn import Request, run_turn
+    from ._request import Request
+    from ._turn import run_turn
 
-    asked = Request(words=words or (), text=text, agent=agent, session=session, rows=rows)
+    address = Address(agent=agent, session=session, tenant=tenant)
+    asked = Request(words=words or (), text=text, address=address, on_ask=on_ask, rows=rows)
     return run_turn(boot, asked)
 
 
@@ -61,11 +76,13 @@ def chat(
     name: Annotated[str | None, Argument(metavar="[AGENT]")] = None,
     agent: Agent = None,
     session: Session = None,
+    tenant: Tenant = None,
+    on_ask: OnAsk = None,
 ) -> Work:
     """Converse; changes of the configuration apply at once."""
     from ._chat import run_chat
 
-    return run_chat(boot, agent or name, session)
+    return run_chat(boot, Address(agent=agent or name, session=session, tenant=tenant), on_ask)
 
 
 add_project_commands(app)
@@ -166,32 +183,39 @@ def events(
 @sessions_app.command("list")
 @harness_command
 def sessions_list(
-    boot: Any, agent: Annotated[str | None, Argument(metavar="[AGENT]")] = None
+    boot: Any,
+    name: Annotated[str | None, Argument(metavar="[AGENT]")] = None,
+    agent: Agent = None,
+    tenant: Tenant = None,
 ) -> Work:
-    """Print the stored sessions, newest first."""
+    """Print the stored sessions, those used last first."""
     from ._stored import list_sessions
 
-    return list_sessions(boot, agent)
+    return list_sessions(boot, agent or name, tenant)
 
 
 @sessions_app.command("show")
 @harness_command
 def sessions_show(
     boot: Any,
-    session: Annotated[str, Argument(metavar="ID")],
+    session: SessionId,
+    agent: Agent = None,
+    tenant: Tenant = None,
     events: Annotated[bool, Option("--events", help="The log, one event a line.")] = False,
 ) -> Work:
     """Print one stored session."""
     from ._stored import show_session
 
-    return show_session(boot, session, events=events)
+    return show_session(boot, Address(agent=agent, session=session, tenant=tenant), events=events)
 
 
 @sessions_app.command("export")
 @harness_command
 def sessions_export(
     boot: Any,
-    session: Annotated[str, Argument(metavar="ID")],
+    session: SessionId,
+    agent: Agent = None,
+    tenant: Tenant = None,
     protocol: Annotated[
         str, Option(metavar="log|v1", help="Events as stored, or what clients see.")
     ] = "log",
@@ -199,30 +223,34 @@ def sessions_export(
     """Print a stored session, one JSON object a line."""
     from ._stored import export_session
 
-    return export_session(boot, session, protocol)
+    return export_session(boot, Address(agent=agent, session=session, tenant=tenant), protocol)
 
 
 @sessions_app.command("delete")
 @harness_command
-def sessions_delete(boot: Any, session: Annotated[str, Argument(metavar="ID")]) -> Work:
+def sessions_delete(
+    boot: Any, session: SessionId, agent: Agent = None, tenant: Tenant = None
+) -> Work:
     """Remove a stored session for good; one that is in use is refused."""
     from ._stored import delete_session
 
-    return delete_session(boot, session)
+    return delete_session(boot, Address(agent=agent, session=session, tenant=tenant))
 
 
 @sessions_app.command("fork")
 @harness_command
 def sessions_fork(
     boot: Any,
-    session: Annotated[str, Argument(metavar="ID")],
+    session: SessionId,
+    agent: Agent = None,
+    tenant: Tenant = None,
     at: Annotated[int | None, Option(metavar="SEQ", help="The last event to take over.")] = None,
     new: Annotated[str | None, Option("--as", metavar="NEW", help="The id of the fork.")] = None,
 ) -> Work:
     """Store a copy that can be continued on its own, and print its id."""
     from ._stored import fork_session
 
-    return fork_session(boot, session, at, new)
+    return fork_session(boot, Address(agent=agent, session=session, tenant=tenant), at, new)
 
 
 def run_app(words: Sequence[str]) -> None:

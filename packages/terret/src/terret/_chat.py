@@ -1,144 +1,186 @@
-"""`terret chat`: a conversation in the terminal, line by line."""
+"""`terret chat`: a conversation, message by message."""
 
+import os
 import sys
-import threading
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 
 import anyio
-from anyio import from_thread
-from anyio.lowlevel import current_token
-from anyio.streams.memory import MemoryObjectReceiveStream
+from anyio.lowlevel import checkpoint
 
-from terret_agents import STATUS, USER, Agent, StatusChange
+from terret_agents import USER, Agent
 from terret_context import Container
-from terret_llm import LOADING
+from terret_llm import LOADING, Message
 from terret_loader import ENTRY, EntryChange
-from terret_sessions import EVENT
+from terret_sessions import EVENT, Session, SessionEvent
 
+from ._agents import agent_names, choose, open_agent, raw_id
+from ._asking import OnAsk, people
 from ._boot import Boot
-from ._errors import DONE, INTERRUPTED, CommandError
+from ._dialogue import Dialogue
+from ._errors import DONE, FAILED, INTERRUPTED, CommandError, InterruptedLineError
 from ._interrupts import Interrupts, interrupts
+from ._options import Address
+from ._output import Output, reserved_stdout
 from ._printing import say
 from ._screen import Screen
-from ._turn import agent_names, choose, start_agent
+from ._transcript import cut_items
 
-_HELP = "/cancel stops the turn, /session shows the session, /quit or Ctrl-D ends"
+_HELP = "/cancel or Ctrl-C stops the turn, /session shows the session, /quit or Ctrl-D ends"
+_TERMINATED = 143
 
 
-async def run_chat(boot: Boot, name: str | None, session: str | None) -> int:
-    """Reads lines, sends them, streams the answers; returns the exit code."""
+async def run_chat(boot: Boot, address: Address, on_ask: OnAsk | None) -> int:
+    """Reads messages, streams the answers; returns the exit code."""
     with anyio.CancelScope() as everything:
         async with (
             interrupts(everything.cancel) as signals,
-            boot.open(start_agents=session is None, watch=True) as root,
+            boot.open(start_agents=address.session is None, watch=True) as root,
         ):
-            name = choose(name, agent_names(root))
-            agent = await start_agent(root, name, session)
-            screen = Screen(
-                agent.id, sys.stdout, stream=True, quiet=boot.quiet, broken=everything.cancel
-            )
-            root.on(EVENT, screen)
-            root.on(LOADING, screen.loading)
-            say(f"session {agent.id}\n{_HELP}")
-            return await Chat(root, name, agent, signals, quiet=boot.quiet).run()
-    return INTERRUPTED
+            name = choose(address.agent, agent_names(root))
+            dialogue = Dialogue()
+            own_stdout = nullcontext(sys.stdout) if dialogue.edits else reserved_stdout()
+            with own_stdout as stream, people(root, on_ask, dialogue):
+                agent = await open_agent(root, name, address)
+                chat = Chat(root, address, agent, dialogue, signals)
+                return await chat.run(Output(stream, broken=chat.end), quiet=boot.quiet)
+    return signals.code or FAILED
 
 
 class Chat:
-    """The prompt, the commands, and what Ctrl-C means."""
+    """The conversation, its commands, and what Ctrl-C means."""
 
     def __init__(
-        self, root: Container, name: str, agent: Agent, signals: Interrupts, *, quiet: bool
+        self,
+        root: Container,
+        address: Address,
+        agent: Agent,
+        dialogue: Dialogue,
+        signals: Interrupts,
     ) -> None:
         self._root = root
-        self._name = name
+        self._address = replace(address, agent=agent.name, session=raw_id(agent))
         self._agent = agent
+        self._dialogue = dialogue
         self._signals = signals
-        self._quiet = quiet
-        self._warned = False
+        self._interrupted = 0
+        self._code: int | None = None
         self._over = anyio.CancelScope()
 
-    async def run(self) -> int:
-        """Converses until the input ends or the person does."""
+    async def run(self, out: Output, *, quiet: bool) -> int:
+        """Converses until the input ends or the person does; returns the exit code."""
+        screen = Screen(out, stream=True, quiet=quiet)
+        id = self._agent.id
+
+        def show(session: Session, event: SessionEvent) -> None:
+            if session.id == id:
+                screen.show(event)
+
+        self._root.on(EVENT, show)
+        self._root.on(LOADING, screen.loading)
+        if not quiet:
+            self._root.on(ENTRY, _tell_change)
+            self._greet()
         self._signals.forgiving = True
         self._signals.stop = self._interrupt
-        self._root.on(STATUS, self._status)
-        self._root.on(ENTRY, self._changed)
-        self._prompt()
-        with self._over, _lines() as lines:
-            async for line in lines:
-                self._warned = False
-                if line.strip() == "/quit":
-                    return DONE
+        with self._over:
+            while (line := await self._next()) is not None and line.strip() != "/quit":
                 await self._take(line.strip())
-            await self._agent.when_idle()
             return DONE
-        return INTERRUPTED
+        return self._code or INTERRUPTED
+
+    def end(self, code: int = FAILED) -> None:
+        """Ends the chat as soon as the turn has ended, which is cancelled."""
+        self._code = code
+        if self._agent.status == "running":
+            self._agent.cancel(USER)
+        else:
+            self._over.cancel()
+
+    def _greet(self) -> None:
+        session = self._agent.session
+        turns = f", {session.last_turn} turns so far" if session.last_turn else ""
+        say(f"session {raw_id(self._agent)}{turns}")
+        for item in cut_items(session.events):
+            say(f"nobody had decided about this when the program ended: {item}")
+        say(_HELP)
+        self._dialogue.remember(_messages(session))
+
+    async def _next(self) -> str | None:
+        while True:
+            try:
+                line = await self._dialogue.next()
+            except InterruptedLineError:
+                self._interrupt()
+                await checkpoint()
+            else:
+                self._interrupted = 0
+                return line
 
     async def _take(self, line: str) -> None:
-        if line == "/cancel":
-            self._agent.cancel(USER)
-        elif line == "/session":
-            say(self._agent.id)
-            self._prompt()
+        if line == "/session":
+            say(raw_id(self._agent))
         elif line.startswith("/") or not line:
             say(_HELP)
-            self._prompt()
         else:
             try:
                 (await self._present()).send(line)
             except (ValueError, CommandError) as error:
                 say(f"not sent: {error}")
-                self._prompt()
+            else:
+                await self._turn()
 
     async def _present(self) -> Agent:
-        """Returns the agent; if a change of the configuration ended it, the one after it."""
+        """Returns the agent; if it was taken down meanwhile, the one after it."""
         if self._agent.disposed:
             await self._root.settle()
-            choose(self._name, agent_names(self._root))
-            self._agent = await start_agent(self._root, self._name, self._agent.id)
+            name = choose(self._address.agent, agent_names(self._root))
+            self._agent = await open_agent(self._root, name, self._address)
         return self._agent
 
-    def _changed(self, change: EntryChange) -> None:
-        """Says which entry of the configuration follows a change of the file."""
-        entry = change.entry or change.previous
-        if entry is None or self._quiet:
-            return
-        done = "removed" if change.entry is None else "changed" if change.previous else "added"
-        say(f"{entry.path}: {done}")
-        self._prompt()
+    async def _turn(self) -> None:
+        """Waits for the end of the turn, and of those that wait behind it."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._dialogue.read_ahead, self._command)
+            await self._agent.when_idle()
+            group.cancel_scope.cancel()
+        if self._code is not None:
+            self._over.cancel()
+            await checkpoint()
+        self._interrupted = 0
+
+    def _command(self, line: str) -> bool:
+        if line == "/cancel":
+            self._agent.cancel(USER)
+        return line == "/cancel"
 
     def _interrupt(self) -> None:
-        if self._agent.status == "running":
+        self._interrupted += 1
+        if self._signals.code == _TERMINATED:
+            self.end(_TERMINATED)
+        elif self._agent.status != "running":
+            if self._interrupted > 1:
+                self._over.cancel()
+            say("Ctrl-C again ends the chat")
+        elif self._interrupted == 1:
             self._agent.cancel(USER)
-        elif self._warned:
-            self._over.cancel()
+        elif self._interrupted == 2:
+            say("still stopping; Ctrl-C again ends the program at once")
         else:
-            self._warned = True
-            say("\nCtrl-C again ends the chat")
-            self._prompt()
-
-    def _status(self, change: StatusChange) -> None:
-        if change.agent is self._agent and change.status == "idle":
-            self._prompt()
-
-    def _prompt(self) -> None:
-        if sys.stdin.isatty():
-            sys.stdout.write("> ")
-            sys.stdout.flush()
+            os._exit(INTERRUPTED)
 
 
-def _lines() -> MemoryObjectReceiveStream[str]:
-    """Reads standard input in a daemon thread, so that a pending read never keeps the process."""
-    send, receive = anyio.create_memory_object_stream[str](0)
-    token = current_token()
+def _messages(session: Session) -> Iterator[str]:
+    """Yields what the person has written."""
+    for event in session.events:
+        if isinstance(event.view, Message) and event.view.source.kind == "user":
+            yield event.view.text
 
-    def read() -> None:
-        try:
-            for line in sys.stdin:
-                from_thread.run(send.send, line, token=token)
-            from_thread.run_sync(send.close, token=token)
-        except (anyio.BrokenResourceError, RuntimeError):
-            return  # the chat is over
 
-    threading.Thread(target=read, name="terret chat input", daemon=True).start()
-    return receive
+def _tell_change(change: EntryChange) -> None:
+    """Says which entry of the configuration follows a change of the file."""
+    entry = change.entry or change.previous
+    if entry is not None:
+        done = "removed" if change.entry is None else "changed" if change.previous else "added"
+        say(f"{entry.path}: {done}")

@@ -5,6 +5,7 @@ from terret_context import TerretError
 DONE = 0
 FAILED = 1
 REFUSED = 2
+STOPPED = 4
 INTERRUPTED = 130
 
 
@@ -14,3 +15,7 @@ class CommandError(TerretError):
     def __init__(self, message: str, *, code: int = REFUSED) -> None:
         super().__init__(message)
         self.code = code
+
+
+class InterruptedLineError(TerretError):
+    """Ctrl-C was typed at the prompt of a chat."""

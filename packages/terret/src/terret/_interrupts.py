@@ -20,13 +20,14 @@ class Interrupts:
         self.stop = stop
         self.code: int | None = None
         self.forgiving = False
-        """Whether every signal counts as a first one, as at the prompt of a chat."""
+        """Whether every Ctrl-C counts as a first one, as at the prompt of a chat."""
         self._is_on_its_way = False
         self._sender, self._receiver = socket.socketpair()
 
     def hit(self, number: int, frame: FrameType | None = None) -> None:
         """Handles a signal, between any two steps of the program, also one that never waits."""
-        if self._is_on_its_way or (self.code is not None and not self.forgiving):
+        is_first = self.code is None or (self.forgiving and self.code == 128 + signal.SIGINT)
+        if self._is_on_its_way or not is_first:
             os._exit(128 + number)
         self.code = 128 + number
         self._is_on_its_way = True

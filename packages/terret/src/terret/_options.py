@@ -3,8 +3,9 @@
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from typer import Argument, Option
 
@@ -14,8 +15,25 @@ Work: TypeAlias = int | Coroutine[Any, Any, int]
 
 Agent = Annotated[str | None, Option("--agent", metavar="NAME", help="Which agent.")]
 Session = Annotated[str | None, Option("--session", metavar="ID", help="Go on with this session.")]
+SessionId = Annotated[
+    str, Argument(metavar="ID", help="With --agent its own id, else that of the whole store.")
+]
 Verbose = Annotated[bool, Option("--verbose", "-v", help="Tracebacks of errors.")]
+Tenant = Annotated[str | None, Option("--tenant", metavar="NAME", help="Default: default.")]
+OnAsk = Annotated[
+    Literal["prompt", "deny", "allow"] | None,
+    Option("--on-ask", help="Who decides about calls; default: the terminal, if there is one."),
+]
 File = Annotated[Path | None, Argument(metavar="[FILE]", help="Default: the harness.yml above.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """A conversation, as far as the command line names it."""
+
+    agent: str | None = None
+    session: str | None = None
+    tenant: str | None = None
 
 
 def _flags(

@@ -1,10 +1,22 @@
 """Lines on the terminal."""
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 
 import typer
 
 _WIDTH = 200
+_CONTROLS = {
+    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
+}
+# What changes the direction of writing could show an argument as another one.
+_TURNS = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+
+
+def printable(text: str) -> str:
+    """Returns a text that changes nothing on a terminal but adds characters and lines."""
+    return text.translate(_CONTROLS | _TURNS)
 
 
 def say(text: str) -> None:
@@ -12,10 +24,24 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def shorten(text: str) -> str:
+def note(text: str, *, failed: bool = False) -> None:
+    """Prints a line on standard error that need not be read whole, cut at its width."""
+    line = shorten(printable(text), terminal_width())
+    typer.secho(line, err=True, fg="red" if failed else None, dim=not failed)
+
+
+def terminal_width() -> int:
+    """Returns how many characters of a line standard error shows; many where it is no terminal."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return _WIDTH
+
+
+def shorten(text: str, width: int = _WIDTH) -> str:
     """Returns a text as one line of bounded length."""
     line = " ".join(text.split())
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."
+    return line if len(line) <= width else line[: width - 3] + "..."
 
 
 def columns(rows: Iterable[Sequence[str]], *, widest: int = 60) -> Iterable[str]:

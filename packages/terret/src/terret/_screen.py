@@ -1,163 +1,117 @@
 """What a turn shows: the answer on standard output, everything else on standard error."""
 
-from collections.abc import Callable
-from typing import TextIO
-
-import typer
+from collections.abc import Mapping
 
 from terret_llm import Message, ModelLoading, TextDelta, ToolResultBlock
 from terret_sessions import (
-    Aborted,
     AssistantChunk,
     AssistantMessage,
-    Blocked,
     Completed,
     Denied,
     Errored,
-    Interrupted,
     MaxSteps,
     MaxTokens,
-    OtherEnd,
-    Session,
     SessionEvent,
     ToolCall,
     ToolResult,
     TurnEnd,
     TurnEndReason,
     TurnStart,
-    event_to_json,
 )
 
-from ._errors import DONE, FAILED
-from ._printing import say, shorten
+from ._errors import DONE, FAILED, STOPPED
+from ._output import Output
+from ._printing import note, printable, say
+from ._transcript import describe_end, result_text
 
 
 class Screen:
-    """Follows the log of one session and prints it.
+    """Shows the events of turns, as they come.
 
     Args:
-        session_id: the session to follow; events of others are not shown.
-        out: where the answer goes.
-        stream: print the answer piece by piece, as for a terminal, else once at its end.
-        rows: print the log itself, one JSON object a line, in place of the answer.
+        out: where answers go.
+        stream: print answers piece by piece, as for a terminal, else once at the end of a turn.
         quiet: keep standard error for errors.
-        broken: called when nobody reads `out` any more.
     """
 
-    def __init__(
-        self,
-        session_id: str,
-        out: TextIO,
-        *,
-        stream: bool,
-        rows: bool = False,
-        quiet: bool = False,
-        broken: Callable[[], object] = lambda: None,
-    ) -> None:
-        self.reason: TurnEndReason | None = None
-        self.is_broken = False
-        self._session_id = session_id
+    def __init__(self, out: Output, *, stream: bool, quiet: bool = False) -> None:
         self._out = out
-        self._stream = stream and not rows
-        self._rows = rows
+        self._stream = stream
         self._quiet = quiet
-        self._broken = broken
         self._answer = ""
-        self._column = 0
 
-    def __call__(self, session: Session, event: SessionEvent) -> None:
-        """Shows one event of the log."""
-        if session.id != self._session_id:
-            return
-        if self._rows:
-            self._write(event_to_json(event).decode() + "\n")
+    def show(self, event: SessionEvent) -> None:
+        """Shows one event of a log."""
         match event.view:
             case TurnStart():
-                self._answer, self.reason = "", None
+                self._answer = ""
             case AssistantChunk(chunk=TextDelta(text=text)) if self._stream:
-                self._write(text)
+                self._out.write(text)
             case AssistantMessage(message=message):
-                self._answer = message.text
-                self._end_line()
+                self._show_message(message)
             case ToolCall(name=name, arguments=arguments):
-                self._note(f"-> {name} {arguments}")
+                self.note(f"-> {name} {arguments}")
             case ToolResult(message=message):
-                self._note(f"<- {_result_text(message)}")
+                self._show_result(message)
             case TurnEnd(reason=reason):
                 self._end_turn(reason)
+            case Mapping() as data:
+                self._show_inquiry(event.type, data)
 
     def loading(self, change: ModelLoading) -> None:
         """Shows that a model is being loaded."""
         if change.state == "started":
-            self._note(f"loading {change.model} ...")
+            self.note(f"loading {change.model} ...")
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, *, failed: bool = False) -> None:
         """Prints a line about what happens, unless quiet."""
-        self._note(text)
+        self._out.end_line()
+        if not self._quiet:
+            note(text, failed=failed)
 
-    @property
-    def code(self) -> int:
-        """The exit code that the end of the turn stands for."""
-        if self.is_broken:
-            return FAILED
-        return DONE if isinstance(self.reason, Completed | MaxTokens) else FAILED
+    def _show_message(self, message: Message) -> None:
+        self._out.end_line()
+        if not message.tool_calls:
+            self._answer = message.text
+        elif message.text and not self._stream:
+            self.note(message.text)
+
+    def _show_result(self, message: Message) -> None:
+        failed = any(isinstance(b, ToolResultBlock) and b.is_error for b in message.content)
+        self.note(f"<- {result_text(message)}", failed=failed)
+
+    def _show_inquiry(self, type: str, data: Mapping[str, object]) -> None:
+        match type:
+            case "approval/asked":
+                self.note(
+                    f"?  {data.get('toolName')}: {data.get('reason') or 'approval is needed'}"
+                )
+            case "question/asked":
+                self.note(f"?  {data.get('question')}")
+            case "approval/decided" | "question/answered":
+                by = f" by {data['by']}" if data.get("by") else ""
+                self.note(f"   {data.get('outcome')}{by}")
 
     def _end_turn(self, reason: TurnEndReason) -> None:
-        self.reason = reason
-        self._end_line()
-        if isinstance(reason, Completed | MaxTokens) and not (self._stream or self._rows):
-            self._write(self._answer + "\n")
-        trouble = describe_end(reason)
-        if trouble:
-            say(trouble)
-
-    def _write(self, text: str) -> None:
-        if not text or self.is_broken:
-            return
-        try:
-            self._out.write(text)
-            self._out.flush()
-        except BrokenPipeError:
-            self.is_broken = True
-            self._broken()
-        self._column = len(text) - text.rfind("\n") - 1 if "\n" in text else self._column + 1
-
-    def _end_line(self) -> None:
-        if self._stream and self._column:
-            self._write("\n")
-
-    def _note(self, text: str) -> None:
-        if not self._quiet:
-            self._end_line()
-            typer.secho(text, err=True, dim=True)
+        self._out.end_line()
+        match reason:
+            case MaxSteps() | Denied():
+                self._out.write(reason.text + "\n")
+            case Completed() | MaxTokens() if not self._stream:
+                self._out.write(self._answer + "\n")
+        say_end(reason)
 
 
-def describe_end(reason: TurnEndReason) -> str:
-    """Says in one line how a turn ended, if it did not just complete."""
-    match reason:
-        case Completed():
-            return ""
-        case MaxTokens():
-            return "the answer was cut off at the output limit of the model"
-        case Errored(failure=failure):
-            return f"error: {failure.message} [{failure.code}]"
-        case Aborted(cause=cause):
-            return f"cancelled ({cause.kind})"
-        case Blocked(reason=why):
-            return f"blocked: {why}" if why else "blocked by a policy"
-        case MaxSteps(limit=limit):
-            return f"stopped after {limit} steps"
-        case Denied(tools=tools):
-            return f"stopped: {', '.join(tools)} denied"
-        case Interrupted():
-            return "interrupted: the process ended before the turn did"
-        case OtherEnd(kind=kind):
-            return f"ended: {kind}"
+def say_end(reason: TurnEndReason) -> None:
+    """Says on standard error how a turn ended, if its answer does not."""
+    if isinstance(reason, Completed | MaxSteps | Denied):
+        return
+    trouble = printable(describe_end(reason))
+    say(trouble if isinstance(reason, MaxTokens | Errored) else f"error: {trouble}")
 
 
-def _result_text(message: Message) -> str:
-    for block in message.content:
-        if isinstance(block, ToolResultBlock):
-            texts = (getattr(part, "text", f"[{part.type}]") for part in block.content)
-            return shorten(" ".join(texts))
-    return shorten(message.text)
+def exit_code(reason: TurnEndReason | None) -> int:
+    """Returns the exit code that the end of a turn stands for."""
+    if isinstance(reason, Completed | MaxTokens):
+        return DONE
+    return STOPPED if isinstance(reason, MaxSteps | Denied) else FAILED

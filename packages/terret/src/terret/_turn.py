@@ -1,138 +1,128 @@
 """`terret run`: one turn, then the end."""
 
-import sys
-from collections.abc import Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import TextIO
 
 import anyio
 
-from terret_agents import USER, Agent, Agents
-from terret_context import Container, TerretError
-from terret_llm import LOADING
-from terret_loader import Loader
-from terret_sessions import EVENT
+from terret_agents import CLAIMED, USER, Agent, InputClaimed
+from terret_context import Container
+from terret_llm import LOADING, Message, create_user_message
+from terret_sessions import EVENT, Session, SessionEvent, TurnEnd, TurnEndReason, TurnStart
 
+from ._agents import agent_names, continuation, open_agent, raw_id
+from ._asking import people
 from ._boot import Boot
 from ._errors import FAILED, CommandError
 from ._interrupts import Interrupts, interrupts
+from ._output import Output, reserved_stdout
 from ._printing import say
-from ._screen import Screen
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What was asked of `terret run`, as it was typed."""
-
-    words: Sequence[str] = ()
-    text: str | None = None
-    agent: str | None = None
-    session: str | None = None
-    rows: bool = False
-
-    def check(self) -> None:
-        """Refuses what is no message whatever agents there are."""
-        if self.text is None and not self.words:
-            raise CommandError('there is no message; give one, as in: terret run "What is 2 + 2?"')
-
-    def split(self, names: Sequence[str]) -> tuple[str, str]:
-        """Returns the agent and the message. Raises `CommandError` if one of them is unclear."""
-        words = list(self.words)
-        name = self.agent
-        more = len(words) > 1 or self.text is not None
-        if name is None and words and words[0] in names and more:
-            name = words.pop(0)
-        if self.text is not None and words:
-            raise CommandError("give the message either as words or with --input, not both")
-        if self.text is not None:
-            message = self.text
-        elif words == ["-"]:
-            message = sys.stdin.read()
-        else:
-            message = " ".join(words)
-        if not message.strip():
-            raise CommandError("the message is blank")
-        return choose(name, names), message
-
-
-def choose(name: str | None, names: Sequence[str]) -> str:
-    """Returns the agent of that name, or the default one: the only one, else `main`."""
-    known = ", ".join(names) or "none; add one under agent-loop in harness.yml"
-    if name is not None:
-        if name not in names:
-            raise CommandError(f'there is no agent "{name}" (known: {known})')
-        return name
-    if len(names) == 1:
-        return names[0]
-    if "main" in names:
-        return "main"
-    raise CommandError(f"say which agent with --agent NAME (known: {known})")
+from ._request import Request
+from ._rows import Rows
+from ._screen import Screen, exit_code
+from ._services import LOOP_EVENTS
 
 
 async def run_turn(boot: Boot, request: Request) -> int:
     """Sends one message, prints the answer, and returns the exit code."""
     request.check()
-    out = sys.stdout
-    # Whatever a plugin or tool prints, nothing but the answer reaches standard output.
-    with redirect_stdout(sys.stderr), anyio.CancelScope() as everything:
+    encoding = "utf-8" if request.rows else None
+    with reserved_stdout(encoding) as stream, anyio.CancelScope() as everything:
         async with (
             interrupts(everything.cancel) as signals,
-            boot.open(start_agents=request.session is None) as root,
+            boot.open(start_agents=request.address.session is None) as root,
         ):
-            name, message = request.split(agent_names(root))
-            agent = await start_agent(root, name, request.session)
-            return await _one_turn(boot, request, root, agent, message, signals, out)
+            names = agent_names(root)
+            name, text = await request.read(names)
+            if request.rows and root.get(LOOP_EVENTS) is None:
+                raise CommandError("--json needs the plugin loop-events in harness.yml")
+            with people(root, request.on_ask):
+                agent = await open_agent(root, name, request.address)
+                code = await _run(boot, request, root, agent, _message(text), stream, signals)
+            if code:
+                say(f"go on with: {continuation(agent, names, request.address.tenant)}")
+            return code
     return signals.code or FAILED
 
 
-async def _one_turn(
+async def _run(
     boot: Boot,
     request: Request,
     root: Container,
     agent: Agent,
-    message: str,
+    message: Message,
+    stream: TextIO,
     signals: Interrupts,
-    out: TextIO,
 ) -> int:
-    stop = lambda: agent.cancel(USER)  # noqa: E731 - both uses read better with a name
-    screen = Screen(
-        agent.id, out, stream=out.isatty(), rows=request.rows, quiet=boot.quiet, broken=stop
-    )
-    signals.stop = stop
-    root.on(EVENT, screen)
+    signals.stop = partial(agent.cancel, USER)
+    out = Output(stream, broken=signals.stop)
+    screen = Screen(out, stream=out.is_terminal, quiet=boot.quiet or request.rows)
+    events = root.get(LOOP_EVENTS) if request.rows else None
+    rows = None if events is None else Rows(events, agent, out)
+    turn = Turn(agent, message, screen.show if rows is None else rows.show)
+    root.on(EVENT, turn.follow)
+    root.on(CLAIMED, turn.claimed)
     root.on(LOADING, screen.loading)
-    if request.session is None:
-        screen.note(f"session {agent.id}")
+    if request.address.session is None:
+        screen.note(f"session {raw_id(agent)}")
+    await turn.run()
+    if turn.reason is None:
+        say("error: the message was taken back before its turn")
+        if rows is not None:
+            rows.show_unsent("aborted: user")
+    return signals.code or (FAILED if out.is_broken else exit_code(turn.reason))
+
+
+def _message(text: str) -> Message:
     try:
-        agent.send(message)
+        return create_user_message(text)
     except ValueError as error:
         raise CommandError(f"the message cannot be sent: {error}") from None
-    await agent.when_idle()
-    code = signals.code or screen.code
-    if code and not screen.is_broken:
-        say(f'go on with: terret run --session {agent.id} "..."')
-    return code
 
 
-def agent_names(root: Container) -> tuple[str, ...]:
-    """Returns the names of the agents in the configuration."""
-    agents = root.get(Agents)
-    names = () if agents is None else agents.names()
-    if not names and root[Loader].faults:
-        raise CommandError("no agent can run: `terret explain` says why")
-    if agents is None:
-        raise CommandError("no agent can run: `agents` is not among the plugins")
-    return names
+class Turn:
+    """The turn that takes a message: shown from its start on, and how it ended.
 
+    A conversation may have older messages waiting, each with a turn of its own before this one.
+    """
 
-async def start_agent(root: Container, name: str, session: str | None) -> Agent:
-    """Returns the agent that started with the harness, or starts it on a given session."""
-    agents = root[Agents]
-    agent = agents.named(name) if session is None else None
-    if agent is not None:
-        return agent
-    try:
-        return await agents.start(name, session_id=session)
-    except (TerretError, ValueError) as error:
-        raise CommandError(f'the agent "{name}" cannot start: {error}') from error
+    def __init__(
+        self, agent: Agent, message: Message, show: Callable[[SessionEvent], object]
+    ) -> None:
+        self.reason: TurnEndReason | None = None
+        self._agent = agent
+        self._message = message
+        self._show = show
+        self._is_here = False
+        self._held: list[SessionEvent] = []
+
+    async def run(self) -> None:
+        """Sends the message and returns when its turn is over, or it was taken back."""
+        self._agent.send(self._message)
+        await self._agent.when_idle()
+        for _ in self._agent.inbox.next_turn:  # the turn of an older one failed, the rest waits
+            if not self._agent.inbox.remove(self._message.id):
+                return
+            self._agent.send(self._message)
+            await self._agent.when_idle()
+
+    def follow(self, session: Session, event: SessionEvent) -> None:
+        """Shows an event of the turn; holds it as long as the turn may be another one."""
+        if session is not self._agent.session or self.reason is not None:
+            return
+        if isinstance(event.view, TurnStart):
+            self._held.clear()
+        if not self._is_here:
+            self._held.append(event)
+            return
+        if isinstance(event.view, TurnEnd):
+            self.reason = event.view.reason
+        self._show(event)
+
+    def claimed(self, claim: InputClaimed) -> None:
+        """Takes the open turn for the one, if it takes the message."""
+        if claim.message.id == self._message.id:
+            self._is_here = True
+            for event in self._held:
+                self._show(event)

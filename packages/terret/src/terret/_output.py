@@ -1,0 +1,67 @@
+"""Standard output, kept for what was asked for."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from typing import TextIO
+
+from ._errors import FAILED, CommandError
+from ._printing import printable, say
+
+
+class Output:
+    """Where an answer goes, at once; `broken` is called if nobody reads it any more."""
+
+    def __init__(self, stream: TextIO, broken: Callable[[], object] = lambda: None) -> None:
+        self.is_broken = False
+        self.is_terminal = stream.isatty()
+        self._stream = stream
+        self._broken = broken
+        self._mid_line = False
+
+    def write(self, text: str) -> None:
+        """Writes a text; what could do harm to a terminal does not reach one."""
+        if not text or self.is_broken:
+            return
+        try:
+            self._stream.write(printable(text) if self.is_terminal else text)
+            self._stream.flush()
+        except OSError as error:
+            self.is_broken = True
+            if not isinstance(error, BrokenPipeError):
+                say(f"terret: standard output: {error}")
+            self._broken()
+        self._mid_line = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        """Begins a new line, unless one has just begun."""
+        if self._mid_line:
+            self.write("\n")
+
+
+@contextmanager
+def reserved_stdout(encoding: str | None = None) -> Iterator[TextIO]:
+    """Gives standard output to the block alone.
+
+    What plugins, tools and processes of theirs write there goes to standard error meanwhile.
+    """
+    out = sys.stdout
+    if out is None:
+        raise CommandError("standard output is closed", code=FAILED)
+    with ExitStack() as undo:
+        undo.enter_context(redirect_stdout(sys.stderr))
+        with suppress(OSError):  # in memory
+            files = out.fileno(), sys.stderr.fileno()
+            out.flush()
+            encoding = encoding or out.encoding
+            out = open(os.dup(files[0]), "w", encoding=encoding, errors="replace")  # noqa: SIM115
+            undo.callback(_close, out)
+            undo.callback(os.dup2, out.fileno(), files[0])
+            os.dup2(files[1], files[0])
+        yield out
+
+
+def _close(stream: TextIO) -> None:
+    with suppress(OSError):  # what nobody reads
+        stream.close()

@@ -1,0 +1,94 @@
+"""The terminal: where people are asked, whatever standard input and output are."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol, TextIO
+
+from ._lines import Lines
+from ._printing import printable
+
+_TERMINAL = "/dev/tty"
+_WIDTH = 80
+
+
+class Asker(Protocol):
+    """Somebody who can be asked."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person sits there, as far as one can know."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many characters fit on a line."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Shows a text."""
+        ...
+
+    async def ask(self, prompt: str) -> str | None:
+        """Returns the line that somebody types now, `None` if nobody ever will."""
+        ...
+
+
+class Terminal:
+    """An output, and the input that belongs to it."""
+
+    def __init__(self, lines: Lines, out: TextIO, *, is_terminal: bool) -> None:
+        self.is_terminal = is_terminal
+        self._lines = lines
+        self._out = out
+
+    @property
+    def width(self) -> int:
+        """How many characters fit on a line."""
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns
+        except OSError:
+            return _WIDTH
+
+    def write(self, text: str) -> None:
+        """Shows a text."""
+        self._out.write(printable(text))
+        self._out.flush()
+
+    async def ask(self, prompt: str) -> str | None:
+        """Returns the next line that somebody types; what was typed before does not count."""
+        forget_typed(self._out)
+        self.write(prompt)
+        return await self._lines.read()
+
+
+@contextmanager
+def open_terminal() -> Iterator[Terminal | None]:
+    """Gives the controlling terminal; `None` if there is none that this process may read."""
+    try:
+        found = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        yield None
+        return
+    with open(found, "w", encoding="utf-8", errors="replace") as file:
+        # A process in the background would be stopped when it reads.
+        is_in_front = os.tcgetpgrp(found) == os.getpgrp()
+        yield Terminal(Lines(file), file, is_terminal=True) if is_in_front else None
+
+
+def standard_terminal() -> Terminal:
+    """Returns standard error and standard input, which may be no terminal."""
+    both = (sys.stdin, sys.stderr)
+    is_terminal = all(stream is not None and stream.isatty() for stream in both)
+    return Terminal(Lines(sys.stdin), sys.stderr, is_terminal=is_terminal)
+
+
+def forget_typed(terminal: TextIO) -> None:
+    """Drops what was typed before it was asked for, so that it answers nothing by accident."""
+    try:
+        import termios
+    except ImportError:  # not on this system
+        return
+    with suppress(termios.error, OSError):  # no terminal
+        termios.tcflush(terminal.fileno(), termios.TCIFLUSH)
