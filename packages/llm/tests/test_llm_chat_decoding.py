@@ -211,7 +211,8 @@ def test_calls_decide_over_the_finish_reason_but_not_over_the_output_limit() -> 
     [
         ([delta(content="x")], "STREAM_CLOSED"),
         ([delta(tool_calls=[tool('{"a', id="a", name="f")])], "STREAM_CLOSED"),
-        ([b'data: {"choices":[{"delta":{"content":"x"}}'], "MALFORMED_RESPONSE"),
+        ([b'data: {"choices":[{"delta":{"content":"x"}}'], "EMPTY_RESPONSE"),
+        ([delta(content="x"), b'data: {"choices":[{"delta":{"content":"x'], "STREAM_CLOSED"),
         ([], "EMPTY_RESPONSE"),
         ([b": ping\n\n"], "EMPTY_RESPONSE"),
         ([DONE], "EMPTY_RESPONSE"),

@@ -125,7 +125,7 @@ async def test_an_error_status_is_a_typed_failure_without_secrets() -> None:
     answer = status_answer(429, body, retry_after="2", x_request_id="req-1")
     async with FaultyModelServer(answer) as server, mounted(server, apiKey="my-own-key") as llm:
         assert await failure(llm) == LlmFailure(
-            f"{server.host} answered HTTP 429: slow down, [removed]",
+            f"openai at {server.host} answered HTTP 429: slow down, [removed]; it asks to wait 2 s",
             "RATE_LIMIT",
             429,
             2000,
@@ -150,7 +150,9 @@ async def test_a_refused_connection_is_a_transport_failure_that_names_the_host()
     async with mounted(base_url=f"http://127.0.0.1:{port}/v1") as llm:
         found = await failure(llm)
     assert found.code == "TRANSPORT"
-    assert f"cannot connect to 127.0.0.1:{port}" in found.message
+    assert found.message == (
+        f"cannot connect to openai at 127.0.0.1:{port}: Connection refused; does the server run?"
+    )
 
 
 @pytest.mark.parametrize("spoilt", [BEGUN.hangs_up(), BEGUN.resets()])
@@ -210,7 +212,7 @@ async def test_silence_is_a_timeout_and_comments_do_not_break_it(
     found = chunks[-1].finish.failure
     assert found is not None
     assert found.code == "TIMEOUT"
-    assert found.message.startswith(f"{server.host} sent nothing of an answer for 0.1 s")
+    assert found.message.startswith(f"openai at {server.host} sent nothing of an answer for 0.1 s")
 
 
 async def test_comments_keep_a_server_alive_that_has_not_begun() -> None:
@@ -315,4 +317,6 @@ async def test_a_handshake_that_hangs_is_a_timeout_of_the_connection() -> None:
     ):
         found = await failure(llm)
     assert found.code == "TIMEOUT"
-    assert found.message == f"{server.host} did not accept a connection within 0.2 s"
+    assert found.message == (
+        f"openai at {server.host} did not accept a connection within 0.2 s (connectTimeout)"
+    )

@@ -197,7 +197,7 @@ async def test_without_a_catalog_the_server_is_asked_for_its_models() -> None:
 
 async def test_a_server_without_a_list_of_models_is_a_typed_failure() -> None:
     async with mounted(baseUrl="http://127.0.0.1:9/v1") as llm:
-        with pytest.raises(LlmError, match="cannot connect to 127") as raised:
+        with pytest.raises(LlmError, match="cannot connect to openai at 127") as raised:
             await llm.list_models("openai")
     assert raised.value.code == "TRANSPORT"
 

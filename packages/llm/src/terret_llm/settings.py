@@ -98,8 +98,8 @@ class ServerSettings(Config):
     """Texts that end the answer, of calls that set none."""
     extra_body: dict[str, JsonValue] = Field(default_factory=dict)
     """Further keys of every request; null takes a key away."""
-    headers: dict[str, str] = Field(default_factory=dict)
-    """Further headers of every request."""
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    """Further headers of every request; what they say is not shown, as with keys."""
     session_header: str | None = None
     """The header that carries the id of the session, where the server shall know it."""
     purpose_header: str | None = None
@@ -112,7 +112,7 @@ class ServerSettings(Config):
     """Seconds without any byte of the answer, and between two outputs of the model."""
     total_timeout: Seconds | None = None
     """Seconds for a whole answer; unset: as long as something comes."""
-    proxy: str | None = None
+    proxy: SecretStr | None = None
     """The proxy; unset: as the environment says, and none for servers on this machine."""
     retry: RetrySettings = Field(default_factory=RetrySettings)
     """When a failed request may be repeated, for the plugin `llm-retry`."""
@@ -133,20 +133,37 @@ class ServerSettings(Config):
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError("must begin with http:// or https:// and name a host")
+        if "@" in parts.netloc:
+            raise ValueError("must not hold a password, which would be shown: use headers")
         return url.rstrip("/")
+
+    @field_validator("proxy")
+    @classmethod
+    def _is_proxy(cls, proxy: SecretStr | None) -> SecretStr | None:
+        parts = urlsplit("" if proxy is None else proxy.get_secret_value())
+        known = parts.scheme in ("http", "https", "socks5", "socks5h") and parts.hostname
+        if proxy is not None and not known:
+            raise ValueError("must begin with http://, https:// or socks5:// and name a host")
+        return proxy
 
     @field_validator("headers", mode="after")
     @classmethod
-    def _are_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+    def _are_headers(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
         for name, value in headers.items():
-            if not (name.isascii() and name.isprintable() and value.isascii()):
+            said = value.get_secret_value()
+            if not (name.isascii() and name.isprintable() and said.isascii()):
                 raise ValueError(f"{name!r} holds characters that no HTTP header can carry")
         return headers
 
     @property
     def host(self) -> str:
         """The server's host, with its port if the address names one."""
-        return urlsplit(self.base_url).netloc.rpartition("@")[2]
+        return urlsplit(self.base_url).netloc
+
+    @property
+    def place(self) -> str:
+        """The server as errors name it: by its provider's name and its host."""
+        return f"{self.provider} at {self.host}"
 
     @property
     def is_loopback(self) -> bool:

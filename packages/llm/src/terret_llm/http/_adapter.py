@@ -2,6 +2,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import quote_plus
 
 import anyio
 import httpx2
@@ -19,7 +20,8 @@ from terret_llm.settings import ServerSettings
 from terret_llm.wire import AnswerStream, ProviderErrors, parse_json
 
 from ._clients import ClientPool
-from ._exchange import Exchange, broken, new_request, silent
+from ._exchange import Exchange, new_request
+from ._failures import broken, refused, silent
 from ._keys import KeySource
 from ._wire import HttpWire
 
@@ -50,12 +52,14 @@ class _Server:
                 headers[settings.session_header.lower()] = request.session_id
             if settings.purpose_header and request.purpose:
                 headers[settings.purpose_header.lower()] = request.purpose
-        return headers | {name.lower(): value for name, value in settings.headers.items()}
+        return headers | {
+            name.lower(): value.get_secret_value() for name, value in settings.headers.items()
+        }
 
     def errors(self, key: str | None) -> ProviderErrors:
-        values = (key, *self.settings.headers.values())
-        secrets = (value for value in values if value and len(value) >= _SHORTEST_SECRET)
-        return ProviderErrors(self.settings.host, tuple(secrets))
+        headers = (value.get_secret_value() for value in self.settings.headers.values())
+        secrets = [value for value in (key, *headers) if value and len(value) >= _SHORTEST_SECRET]
+        return ProviderErrors(self.settings.place, (*secrets, *map(quote_plus, secrets)))
 
     def completed(self, request: GenerateOptions) -> GenerateOptions:
         """The request with the defaults of its model; refuses an effort that is not offered."""
@@ -160,11 +164,7 @@ class HttpAdapter(LlmAdapter):
                     response = await client.send(request)
                     if response.is_success:
                         return response.content
-                    errors = server.errors(key)
-                    found = errors.of_response(
-                        response.status_code, response.headers, response.content
-                    )
-                    raise LlmError(found)
+                    raise refused(response, response.content, settings, server.errors(key))
             except httpx2.HTTPError as error:
                 raise broken(error, settings) from error
-        raise silent(_LIST_SECONDS, settings)
+        raise silent(settings, "the limit of a list of models", _LIST_SECONDS)

@@ -8,6 +8,8 @@ import httpx2
 
 from terret_llm.settings import ServerSettings
 
+from ._failures import unusable_proxy
+
 _STREAMS_PER_CLIENT = 16
 """A pool looks at all of its connections for each request, so one pool must not have many."""
 
@@ -47,7 +49,7 @@ class ClientPool:
 
     @contextmanager
     def lease(self) -> Iterator[httpx2.AsyncClient]:
-        """A client for one stream, with few others on it."""
+        """A client for one stream, with few others on it. Raises LlmError for a useless proxy."""
         shard = next((one for one in self._shards if one.streams < _STREAMS_PER_CLIENT), None)
         if shard is None:
             shard = _Shard(self._open())
@@ -63,17 +65,20 @@ class ClientPool:
         if self._tls is None:
             # Loading certificates takes a fifth of a second; all clients share them.
             self._tls = httpx2.create_ssl_context() if scheme == "https" or proxy else False
-        client = httpx2.AsyncClient(
-            verify=self._tls,
-            trust_env=not direct,
-            proxy=proxy,
-            timeout=None,
-            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
-        )
+        try:
+            client = httpx2.AsyncClient(
+                verify=self._tls,
+                trust_env=not direct,
+                proxy=proxy,
+                timeout=None,
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
+            )
+        except (ImportError, ValueError) as error:
+            raise unusable_proxy(error) from error
         self._stack.push_async_callback(client.aclose)
         return client
 
 
 def _route(settings: ServerSettings) -> tuple[str, bool, str | None]:
-    scheme = settings.base_url.partition(":")[0]
-    return scheme, settings.is_loopback, settings.proxy
+    scheme, proxy = settings.base_url.partition(":")[0], settings.proxy
+    return scheme, settings.is_loopback, None if proxy is None else proxy.get_secret_value()

@@ -10,9 +10,10 @@ import httpx2
 
 from terret_llm._chunks import Chunk
 from terret_llm._errors import LlmError
-from terret_llm._outcomes import LlmFailure
 from terret_llm.settings import ServerSettings
 from terret_llm.wire import AnswerStream, ProviderErrors
+
+from ._failures import broken, endless, refused, silent
 
 _MAX_ERROR_BYTES = 64 * 1024
 _DRAIN_SECONDS = 0.05
@@ -37,14 +38,14 @@ class Exchange:
         self._request = request
         self._answer = answer
         self._errors = errors
-        self._limit = settings.first_byte_timeout
+        self._limit = ("firstByteTimeout", settings.first_byte_timeout)
         self.ended = False
 
     async def __aenter__(self) -> Self:
         started = time.monotonic()
         total = self._settings.total_timeout
         self._end = inf if total is None else started + total
-        self._due = min(started + self._limit, self._end)
+        self._due = min(started + self._limit[1], self._end)
         self._response = await self._sent()
         self._pieces = self._response.aiter_bytes()
         if self._response.is_success:
@@ -53,8 +54,7 @@ class Exchange:
             body = await self._error_body()
         finally:
             await self._leave()
-        response = self._response
-        raise LlmError(self._errors.of_response(response.status_code, response.headers, body))
+        raise refused(self._response, body, self._settings, self._errors)
 
     async def __aexit__(
         self,
@@ -86,8 +86,8 @@ class Exchange:
             if now > (self._end if chunks else self._due):
                 raise self._too_slow()
             if chunks:
-                self._limit = self._settings.idle_timeout
-                self._due = min(now + self._limit, self._end)
+                self._limit = ("idleTimeout", self._settings.idle_timeout)
+                self._due = min(now + self._limit[1], self._end)
                 return chunks
 
     async def _sent(self) -> httpx2.Response:
@@ -118,12 +118,8 @@ class Exchange:
 
     def _too_slow(self) -> LlmError:
         if time.monotonic() >= self._end:
-            text = (
-                f"{self._settings.host} did not end its answer within "
-                f"{self._settings.total_timeout:g} s (totalTimeout)"
-            )
-            return LlmError(LlmFailure(text, "TIMEOUT"))
-        return silent(self._limit, self._settings)
+            return endless(self._settings)
+        return silent(self._settings, *self._limit)
 
 
 def new_request(
@@ -142,32 +138,6 @@ def new_request(
         headers=dict(headers),
         timeout=httpx2.Timeout(None, connect=settings.connect_timeout),
     )
-
-
-def silent(seconds: float, settings: ServerSettings) -> LlmError:
-    """The server was quiet for too long."""
-    text = (
-        f"{settings.host} sent nothing of an answer for {seconds:g} s; "
-        "firstByteTimeout and idleTimeout set the limits"
-    )
-    return LlmError(LlmFailure(text, "TIMEOUT"))
-
-
-def broken(error: httpx2.HTTPError, settings: ServerSettings) -> LlmError:
-    """What happened to the connection."""
-    host, said = settings.host, str(error) or type(error).__name__
-    if isinstance(error, httpx2.ReadTimeout):
-        return silent(settings.idle_timeout, settings)
-    if isinstance(error, httpx2.ConnectTimeout):
-        text = f"{host} did not accept a connection within {settings.connect_timeout:g} s"
-        return LlmError(LlmFailure(text, "TIMEOUT"))
-    if isinstance(error, httpx2.TimeoutException):
-        return LlmError(LlmFailure(f"{host} took too long: {said}", "TIMEOUT"))
-    if isinstance(error, httpx2.ProxyError):
-        return LlmError(LlmFailure(f"the proxy does not connect to {host}: {said}", "TRANSPORT"))
-    if isinstance(error, httpx2.ConnectError):
-        return LlmError(LlmFailure(f"cannot connect to {host}: {said}", "TRANSPORT"))
-    return LlmError(LlmFailure(f"the connection to {host} broke: {said}", "TRANSPORT"))
 
 
 async def _drain(pieces: AsyncIterator[bytes], seconds: float) -> None:

@@ -12,6 +12,16 @@ from terret_llm.settings import ServerSettings
 _COMMAND_SECONDS = 30.0
 
 
+def key_place(settings: ServerSettings) -> str | None:
+    """Where the key of a server comes from, in the words of its settings; None without a key."""
+    if settings.api_key is not None:
+        return "apiKey"
+    if settings.api_key_command:
+        return "apiKeyCommand"
+    name = settings.api_key_env
+    return f"the environment variable {name}" if name and os.environ.get(name) else None
+
+
 class KeySource:
     """Where the key of one server comes from; asked at each request."""
 
@@ -36,9 +46,8 @@ class KeySource:
         if not name or settings.is_loopback:
             return None
         raise HarnessError(
-            f"{name} is not set, and {settings.host} needs an API key: set it, for instance in a "
-            "file `.env` beside harness.yml, or use a server without key:\n"
-            "  baseUrl: http://127.0.0.1:8080/v1",
+            f"{name} is not set, and {settings.place} needs an API key: set it, for instance in a "
+            "file `.env` beside harness.yml (a server on this machine needs none)",
             "MISSING_CREDENTIAL",
         )
 

@@ -5,6 +5,8 @@ from terret_llm._errors import failure_of
 from terret_llm._outcomes import LlmFailure
 from terret_llm.sse import MAX_EVENT_BYTES, EventTooLargeError, SseDecoder, SseEvent
 
+from ._json import parse_json
+
 _BEFORE_TEXT = b"\xef\xbb\xbf \t\r\n"
 
 
@@ -82,7 +84,8 @@ class AnswerStream:
             events = self._sse.close()
         except EventTooLargeError as error:
             return self._decoder.fail(failure_of(error))
-        return [*self._chunks(events), *self._decoder.close()]
+        whole = [event for event in events if not _is_cut(event.data)]
+        return [*self._chunks(whole), *self._decoder.close()]
 
     def _sniffed(self, head: bytes) -> bytes:
         """Decide by the first character of the body: content types are often wrong."""
@@ -109,3 +112,14 @@ class AnswerStream:
         for event in events:
             chunks += self._decoder.push(event.data, event.event)
         return chunks
+
+
+def _is_cut(data: bytes) -> bool:
+    """Whether this is the beginning of an object, which no blank line has ended."""
+    if not data.startswith(b"{"):
+        return False
+    try:
+        parse_json(data)
+    except ValueError:
+        return True
+    return False

@@ -38,9 +38,13 @@ _RATE = re.compile(r"rate.?limit|too many requests", re.IGNORECASE)
 _AUTH = re.compile(r"authenticat|invalid_api_key|api key|permission|unauthorized", re.IGNORECASE)
 _REFUSED = re.compile(r"invalid.?request|bad request|tool_use_failed|validation", re.IGNORECASE)
 _SECRET = re.compile(
-    r"\b(?:sk|pk|rk|gsk|xai|hf|key|api[-_]?key)[-_][\w*.\-]{6,}|\bBearer\s+\S+|\bAIza[\w\-]{10,}",
+    r"\b(?:sk|pk|rk|gsk|xai|hf|key|api[-_]?key)[-_][\w*.\-]{6,}|\bBearer\s+\S+|\bAIza[\w\-]{10,}"
+    r"|(?<![^\s\"'])[^\s\"']*\*{3}[^\s\"']*",  # what a provider masked still shows both ends
     re.IGNORECASE,
 )
+_PAGE = re.compile(r"\s*<(!doctype|html|head|body|\?xml)\b", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^>]*>([^<]+)<", re.IGNORECASE)
+_TAG = re.compile(r"<[^>]*>?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -59,6 +63,8 @@ class ProviderErrors:
         """The failure of a response with an error status. `headers` has lower-case names."""
         error = _error_of(_parsed(body))
         said = self.clean(_text_of(error))
+        if 300 <= status < 400 and headers.get("location"):
+            said = f"go to {self.clean(headers['location'], limit=200)}"
         return LlmFailure(
             f"{self.where} answered HTTP {status}" + (f": {said}" if said else ""),
             _code_of_status(status, f"{_labels_of(error)} {said}"),
@@ -78,7 +84,7 @@ class ProviderErrors:
 
     def malformed(self, complaint: str, data: bytes) -> LlmFailure:
         """The failure of a response that is not what the protocol says; shows its beginning."""
-        shown = self.clean(data[: 4 * _MAX_TEXT].decode("utf-8", "replace"), limit=200)
+        shown = self.clean(_plain(data), limit=200)
         return LlmFailure(f"{self.where} sent {complaint}: {shown}", "MALFORMED_RESPONSE")
 
     def clean(self, text: str, *, limit: int = _MAX_TEXT) -> str:
@@ -123,7 +129,17 @@ def _parsed(body: bytes) -> object:
     try:
         return parse_json(body)
     except ValueError:
-        return body[: 4 * _MAX_TEXT].decode("utf-8", "replace")
+        return _plain(body)
+
+
+def _plain(body: bytes) -> str:
+    """The beginning of a body; of a page in HTML its title, or else what is not markup."""
+    text = body[: 4 * _MAX_TEXT].decode("utf-8", "replace")
+    if not _PAGE.match(text):
+        return text
+    title = _TITLE.search(text)
+    shown = title[1].strip() if title else ""
+    return f"a page in HTML: {shown or ' '.join(_TAG.sub(' ', text).split())}"
 
 
 def _error_of(value: object) -> object:
@@ -140,8 +156,17 @@ def _text_of(error: object) -> str:
         return "; ".join(filter(None, map(_text_of, error[:5])))
     if isinstance(error, Mapping):
         texts = (error.get(key) for key in ("message", "msg", "detail", "error", "type", "code"))
-        return next((_text_of(text) for text in texts if text), "")
+        found = next((_text_of(text) for text in texts if text), "")
+        return ": ".join(filter(None, (found, _upstream(error.get("metadata")))))
     return "" if error is None else str(error)
+
+
+def _upstream(metadata: object) -> str:
+    """What the server behind a router said, which the router's own words often leave out."""
+    raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+    if not isinstance(raw, str):
+        return ""
+    return _text_of(_error_of(_parsed(raw.encode("utf-8", "replace"))))
 
 
 def _labels_of(error: object) -> str:
