@@ -1,12 +1,20 @@
-"""Serves agents over HTTP."""
+"""Serves the agents of a project over HTTP: turns, events, approvals, sessions, tenants."""
 
-from terret_context import Context, plugin
+from ._config import AuthConfig, HttpConfig, Limits, Role, TokenConfig
+from ._errors import HttpError, MissingTokenError, UnsafeBindError
+from ._service import Http, create_app
+from ._site import Status
 
-
-@plugin(name="http")
-def http(ctx: Context) -> None:
-    """Serve agents."""
-    raise NotImplementedError("the HTTP service is being written")
-
-
-__all__ = ["http"]
+__all__ = [
+    "AuthConfig",
+    "Http",
+    "HttpConfig",
+    "HttpError",
+    "Limits",
+    "MissingTokenError",
+    "Role",
+    "Status",
+    "TokenConfig",
+    "UnsafeBindError",
+    "create_app",
+]

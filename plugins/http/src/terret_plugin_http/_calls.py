@@ -1,0 +1,123 @@
+"""The routes as a table, and what a handler gets."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import TypeAlias
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
+from terret_sessions import SessionKey
+
+from ._auth import Caller
+from ._bodies import Input, InputT, NoQuery
+from ._config import Role
+from ._errors import HttpError
+from ._neighbours import Definition, Hook
+from ._site import Site
+
+
+@dataclass(slots=True)
+class Call:
+    """A request that may be handled: who calls, for whom, and what was sent.
+
+    `tenant` is that of the agent in the path, and empty where there is none.
+    """
+
+    site: Site
+    request: Request
+    caller: Caller | None
+    """Who calls; nobody in particular where no role is needed."""
+    names: Mapping[str, str]
+    """The decoded names in the path."""
+    tenant: str = ""
+    query: Input = field(default_factory=NoQuery)
+    body: Input | None = None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers, with lowercase names."""
+        return dict(self.request.headers)
+
+    @property
+    def by(self) -> Caller:
+        """Who calls a route that needs a role."""
+        assert self.caller is not None
+        return self.caller
+
+    def queried(self, model: type[InputT]) -> InputT:
+        """Returns the query, which is of the model that the table names."""
+        assert isinstance(self.query, model)
+        return self.query
+
+    def sent(self, model: type[InputT]) -> InputT:
+        """Returns the body, which is of the model that the table names."""
+        assert isinstance(self.body, model)
+        return self.body
+
+    def owns(self, key: SessionKey) -> bool:
+        """Tells whether a session is one of the agent in the path and of the request's tenant."""
+        mine = (self.tenant, self.site.folders.environment, self.names["agent"])
+        return (key.tenant, key.environment, key.agent) == mine
+
+    def key(self, raw_id: str | None = None) -> SessionKey:
+        """Returns the key of a session, by default of that in the path. Raises `HttpError`."""
+        agent, environment = self.names["agent"], self.site.folders.environment
+        try:
+            return SessionKey(self.tenant, environment, agent, raw_id or self.names["session"])
+        except ValueError as error:
+            raise HttpError(400, "bad_session_id", str(error)) from None
+
+
+Handler: TypeAlias = Callable[[Call], Awaitable[ASGIApp]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """A route: what it takes, who may use it, and what it answers.
+
+    Attributes:
+        method: GET, POST or DELETE.
+        path: with `{names}` of single segments.
+        handler: answers a call; raises `HttpError`, or what `http_error_of` knows.
+        role: what the caller needs; nobody is asked who they are without one.
+        summary: one line for the OpenAPI document.
+        answers: the models of answers by status; a text is a media type, () no content.
+        errors: the further statuses, all with the same body.
+        query: the model of the query.
+        body: the model of the body.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    role: Role | None
+    summary: str
+    answers: Mapping[int, tuple[type[BaseModel], ...] | str]
+    errors: tuple[int, ...] = ()
+    query: type[Input] = NoQuery
+    body: type[Input] | None = None
+
+
+async def tenant_of(caller: Caller, definition: Definition, headers: Mapping[str, str]) -> str:
+    """Returns whose request it is: the token says so, else the agent's hook. Raises `HttpError`."""
+    if caller.tenant is not None:
+        return caller.tenant
+    if definition.tenant_for is None:
+        return "default"
+    tenant = await ask_hook(definition.tenant_for, headers)
+    if tenant is None:
+        raise HttpError(401, "unknown_tenant", "the headers name no tenant")
+    try:
+        SessionKey(tenant, "-", "-", "-")
+    except ValueError as error:
+        raise HttpError(400, "bad_tenant", str(error)) from None
+    return tenant
+
+
+async def ask_hook(hook: Hook, argument: Mapping[str, object]) -> str | None:
+    """Returns what a hook of an agent says."""
+    answer = hook(argument)
+    return await answer if isawaitable(answer) else answer

@@ -1,0 +1,116 @@
+"""What all routes share: the neighbours, the conversations, and whether messages are taken."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from starlette.responses import Response
+
+from terret_agents import Agents
+from terret_context import Context
+from terret_sessions import SESSION_PERSISTENCE, SessionPersistence
+
+from ._auth import Tokens
+from ._config import Limits
+from ._conversations import Conversation, Conversations
+from ._courier import Courier
+from ._errors import HttpError
+from ._links import Links
+from ._neighbours import (
+    AGENT_FOLDERS,
+    APPROVALS,
+    LOOP_EVENTS,
+    QUESTIONS,
+    Approvals,
+    Definition,
+    Questions,
+)
+from ._sse import EventResponse, Source
+from ._turns import Reached, Turns
+
+
+class Status(StrEnum):
+    """How far the service is between start and end."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    DRAINED = "drained"
+
+
+class Site:
+    """The state of the service, and what its routes need of the harness."""
+
+    def __init__(self, ctx: Context, limits: Limits, tokens: Tokens, links: Links) -> None:
+        self.ctx = ctx
+        self.limits = limits
+        self.tokens = tokens
+        self.links = links
+        self.status = Status.STARTING
+        self.loop_events = ctx[LOOP_EVENTS]
+        self.folders = ctx[AGENT_FOLDERS]
+        self.agents = ctx[Agents]
+        self.conversations = Conversations(ctx)
+        self.courier = Courier(ctx)
+        self.turns = Turns(ctx, self.loop_events, links)
+        self.sources: set[Source] = set()
+        """What is being streamed."""
+
+    @property
+    def persistence(self) -> SessionPersistence | None:
+        """Where sessions are stored, if anywhere."""
+        return self.ctx.get(SESSION_PERSISTENCE)
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls that wait. Raises `HttpError` without the plugin."""
+        found = self.ctx.get(APPROVALS)
+        if found is None:
+            raise HttpError(404, "unknown_item", "nobody is asked for approvals here")
+        return found
+
+    @property
+    def questions(self) -> Questions:
+        """The questions that wait. Raises `HttpError` without the plugin."""
+        found = self.ctx.get(QUESTIONS)
+        if found is None:
+            raise HttpError(404, "unknown_item", "nobody is asked questions here")
+        return found
+
+    def definition(self, agent: str) -> Definition:
+        """Returns a definition in force. Raises `HttpError`."""
+        found = self.folders.definitions.get(agent)
+        if found is not None:
+            return found
+        if agent in self.folders.names:
+            raise HttpError(503, "agent_unavailable", f'the definition of "{agent}" is invalid')
+        raise HttpError(404, "unknown_agent", f'there is no agent "{agent}"')
+
+    def admit(self, session_id: str) -> None:
+        """Raises `HttpError` if a message for a session would be one too many."""
+        if self.status in (Status.DRAINING, Status.DRAINED):
+            raise HttpError(503, "draining", "the service shuts down: try again later")
+        running = [each for each in self.agents.roots() if each.status == "running"]
+        if len(running) < self.limits.max_concurrent_turns:
+            return
+        if all(each.id != session_id for each in running):
+            raise HttpError(
+                429,
+                "too_many_turns",
+                "too many turns run: try again in a moment",
+                headers={"Retry-After": "1"},
+            )
+
+    async def answer(
+        self, conversation: Conversation, look: Callable[[], Reached | None]
+    ) -> Response:
+        """Waits for what `look` finds and answers with it. Raises `HttpError`."""
+        seconds = self.limits.max_wait_seconds
+        reached = await self.turns.wait(conversation, look, seconds)
+        if reached is None:
+            raise self.turns.still_running(conversation, conversation.open_turn)
+        return self.turns.answer(conversation, reached)
+
+    def stream(self, source: Source, headers: Mapping[str, str]) -> EventResponse:
+        """Returns the response that streams a source."""
+        seconds = self.limits.heartbeat_seconds
+        return EventResponse(source, self.sources, heartbeat_seconds=seconds, headers=headers)

@@ -1,0 +1,198 @@
+"""Server-sent events: frames, where they come from, and a response that writes them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import anyio
+from pydantic_core import to_json
+from starlette.types import Message, Receive, Scope, Send
+
+from ._conversations import Conversation
+from ._neighbours import Cursor, EventStream, Output
+from ._turns import Reached, unsent_events
+
+_BEGIN: Final = b"retry: 2000\n\n"
+_SILENCE: Final = b": keep-alive\n\n"
+_END: Final[Message] = {"type": "http.response.body", "body": b"", "more_body": False}
+_TERMINALS: Final = frozenset(("done", "error", "turn/end"))
+
+
+def frame(output: Output) -> bytes:
+    """Writes an event with its cursor."""
+    name = output.event["type"].encode()
+    return b"event: %b\ndata: %b\nid: %b\n\n" % (name, output.json, str(output.cursor).encode())
+
+
+def frame_of_log(output: Output) -> bytes:
+    """Writes an event of the log with its seq."""
+    name = output.event["type"].encode()
+    return b"event: %b\ndata: %b\nid: %d\n\n" % (name, output.json, output.cursor[0])
+
+
+def frame_without_id(event: Mapping[str, object]) -> bytes:
+    """Writes an event that no log has."""
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), to_json(event))
+
+
+class Source(ABC):
+    """Where the frames of one response come from."""
+
+    @abstractmethod
+    async def frames(self) -> bytes:
+        """Waits for frames and returns all that are there; none at the end."""
+
+    @abstractmethod
+    async def too_slow(self) -> None:
+        """Returns when the reader has left too much waiting."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the source; what waits in it may still be taken."""
+
+
+class StreamSource(Source):
+    """The events of a stream up to its end or, with `turn_only`, to the end of a turn."""
+
+    def __init__(
+        self, stream: EventStream, *, turn_only: bool, write: Callable[[Output], bytes] = frame
+    ) -> None:
+        self._stream = stream
+        self._turn_only = turn_only
+        self._write = write
+        self._over = False
+
+    async def frames(self) -> bytes:
+        if self._over:
+            return b""
+        outputs = await self._stream.batch()
+        if self._turn_only:
+            outputs = self._up_to_terminal(outputs)
+        return b"".join([self._write(output) for output in outputs])
+
+    async def too_slow(self) -> None:
+        await self._stream.overflowed.wait()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _up_to_terminal(self, outputs: Sequence[Output]) -> Sequence[Output]:
+        for position, output in enumerate(outputs, start=1):
+            if output.event["type"] in _TERMINALS:
+                self._over = True
+                return outputs[:position]
+        return outputs
+
+
+class MessageSource(Source):
+    """The events of the turn that a message gets; without one, just that it got none."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        message_id: str,
+        open_stream: Callable[[Cursor], EventStream],
+    ) -> None:
+        self._conversation = conversation
+        self._message_id = message_id
+        self._open = open_stream
+        self._stream: StreamSource | None = None
+        self._opened = anyio.Event()
+        self._over = False
+
+    async def frames(self) -> bytes:
+        if self._over:
+            return b""
+        if self._stream is None:
+            reached = await self._placed()
+            if reached.turn is None:
+                self._over = True
+                unsent = unsent_events(self._conversation.key.raw_id)
+                return b"".join(map(frame_without_id, unsent))
+            stream = self._open((reached.turn.first, -1))
+            self._stream = StreamSource(stream, turn_only=True)
+            self._opened.set()
+        return await self._stream.frames()
+
+    async def too_slow(self) -> None:
+        await self._opened.wait()
+        assert self._stream is not None
+        await self._stream.too_slow()
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    async def _placed(self) -> Reached:
+        conversation = self._conversation
+        while True:
+            place = conversation.place_of(self._message_id)
+            if isinstance(place, int):
+                return Reached(conversation.turns[place])
+            if place == "dropped" or conversation.gone:
+                return Reached()
+            await conversation.changed()
+
+
+class EventResponse:
+    """Writes the frames of a source until it ends, the client goes away or is too slow.
+
+    The source waits for nobody: what its reader does not take stays in it.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sources: set[Source],
+        *,
+        heartbeat_seconds: float,
+        headers: Mapping[str, str],
+    ) -> None:
+        self._source = source
+        self._sources = sources
+        self._heartbeat = heartbeat_seconds
+        self._headers = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            (b"x-accel-buffering", b"no"),
+            *((name.lower().encode(), value.encode()) for name, value in headers.items()),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        whole = False
+        self._sources.add(self._source)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            await send(_body(_BEGIN))
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._until_gone, receive, group.cancel_scope)
+                group.start_soon(self._until_too_slow, group.cancel_scope)
+                await self._write(send)
+                whole = True
+                group.cancel_scope.cancel()
+        finally:
+            self._sources.discard(self._source)
+            self._source.close()
+        if whole:
+            await send(_END)
+
+    async def _write(self, send: Send) -> None:
+        while True:
+            frames: bytes | None = None
+            with anyio.move_on_after(self._heartbeat):
+                frames = await self._source.frames()
+            if frames == b"":
+                return
+            await send(_body(_SILENCE if frames is None else frames))
+
+    async def _until_gone(self, receive: Receive, everything: anyio.CancelScope) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        everything.cancel()
+
+    async def _until_too_slow(self, everything: anyio.CancelScope) -> None:
+        await self._source.too_slow()
+        everything.cancel()
+
+
+def _body(data: bytes) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": True}
