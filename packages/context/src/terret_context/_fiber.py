@@ -103,7 +103,7 @@ class Fiber:
     state: FiberState = PENDING
     since: float = 0.0
     source: object | None = None
-    config: BaseModel | None = None
+    config: "BaseModel | None" = None
     generation: int = 0
     retiring: bool = False
     retired_by: Variables | None = None
