@@ -12,12 +12,11 @@ from anyio.abc import ObjectReceiveStream
 from starlette.types import ASGIApp, Message
 
 from agent_projects import Project, Running
-from terret_context import Container
 from terret_llm import Llm
 from terret_loader import open_harness
 from terret_plugin_agent_folders import AgentFolders
 from terret_plugin_http import create_app
-from terret_testing import Answer, ScriptedModel, script
+from terret_testing import Answer, script
 
 SERVICE = """
 plugins:
@@ -166,9 +165,9 @@ class Client:
         given = {**self.headers, **(headers or {})}
         if body is not None:
             given.setdefault("content-type", "application/json")
-        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with anyio.create_task_group() as group:
-            exchange = _Exchange(raw)
+            exchange = _Exchange(b"" if body is None else raw)
             scope = self._scope(method, path, given)
             group.start_soon(exchange.run, self.app, scope)
             async with exchange.started, exchange.chunks:

@@ -1,17 +1,19 @@
 """Serves the agents of a project over HTTP: turns, events, approvals, sessions, tenants."""
 
 from ._config import AuthConfig, HttpConfig, Limits, Role, TokenConfig
-from ._errors import HttpError, MissingTokenError, UnsafeBindError
+from ._errors import BindError, HttpError, MissingTokenError, PortInUseError, UnsafeBindError
 from ._service import Http, create_app
 from ._site import Status
 
 __all__ = [
     "AuthConfig",
+    "BindError",
     "Http",
     "HttpConfig",
     "HttpError",
     "Limits",
     "MissingTokenError",
+    "PortInUseError",
     "Role",
     "Status",
     "TokenConfig",

@@ -22,6 +22,22 @@ class UnsafeBindError(TerretError):
         )
 
 
+class BindError(TerretError):
+    """The service cannot listen where it should."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        super().__init__(f"cannot listen on {host}, port {port}: {reason}")
+
+
+class PortInUseError(BindError):
+    """Somebody else listens on the port."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(host, port, "the port is in use; choose another one with http.port")
+
+
 class MissingTokenError(TerretError):
     """A variable that should hold a token is not set."""
 

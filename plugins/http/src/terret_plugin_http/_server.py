@@ -1,5 +1,6 @@
-"""The uvicorn server in front of the app."""
+"""The port, and the uvicorn server behind it."""
 
+import errno
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,35 @@ from typing import Final
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
+
+from ._errors import BindError, PortInUseError
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Returns a socket bound to an address. Raises `PortInUseError` or `BindError`."""
+    try:
+        family, kind, proto, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, proto)
+    except OSError as error:
+        raise BindError(host, port, error.strerror or str(error)) from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(place)
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUseError(host, port) from None
+        raise BindError(host, port, error.strerror or str(error)) from None
+    return sock
+
+
+def address_of(sock: socket.socket) -> str:
+    """Returns the address of a bound socket as a URL."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
 
 _GRACE: Final = 5
 """Seconds for answers that are being written when the service has ended."""

@@ -1,7 +1,6 @@
 """The service `http`: the app, the port, and the end."""
 
 import os
-import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
@@ -26,7 +25,7 @@ from ._gate import behind_gate
 from ._links import Links
 from ._neighbours import AGENT_FOLDERS, APPROVALS, LOOP_EVENTS, QUESTIONS
 from ._openapi import endpoint_of
-from ._server import PortServer
+from ._server import PortServer, address_of, bind
 from ._site import Site, Status
 
 _TABLE: Final[tuple[Endpoint, ...]] = (
@@ -99,41 +98,37 @@ class Http(
 
         return self.caller.effect(add, label="routes")
 
-    async def serve(
-        self, sock: socket.socket, *, ready: Callable[[], object] | None = None
-    ) -> None:
-        """Answers requests on a bound socket; returns when a drain is over or the plugin ends.
+    async def serve(self, *, bound: Callable[[str], object] | None = None) -> None:
+        """Answers requests at `host` and `port`; returns when a drain is over or the plugin ends.
 
-        `ready` is called when requests are answered. Cancelling it closes the port at once; the
-        signals of the process are left alone. Raises `UnsafeBindError` or `MissingTokenError`
-        before anything else. Needs asyncio.
+        `bound` gets the address when requests are answered. Cancelling it closes the port at once;
+        the signals of the process are left alone. Raises `UnsafeBindError`, `MissingTokenError`,
+        `PortInUseError` or `BindError` before anything else. Needs asyncio.
         """
-        host = str(sock.getsockname()[0])
+        host, port = self._config.host, self._config.port
         if not is_loopback(host) and not self._tokens():
             raise UnsafeBindError(host)
-        server = PortServer(self.app, sock)
-        async with anyio.create_task_group() as group:
-            group.start_soon(server.run)
-            await server.started()
-            await self._ready.wait()
-            if ready is not None:
-                ready()
-            await self._over.wait()
-            server.stop()
+        with bind(host, port) as sock:
+            server = PortServer(self.app, sock)
+            async with anyio.create_task_group() as group:
+                group.start_soon(server.run)
+                await server.started()
+                await self._ready.wait()
+                if bound is not None:
+                    bound(address_of(sock))
+                await self._over.wait()
+                server.stop()
 
-    def drain(self, seconds: float | None = None) -> None:
-        """Begins to end the service: no new messages, decisions still count; idempotent.
+    async def drain(self, seconds: float | None = None) -> None:
+        """Ends the service in order: no new messages, decisions still count; idempotent.
 
-        Running turns get so long, by default `drainSeconds`; then they are stopped.
+        Running turns get so long, by default `drainSeconds`; then they are stopped. Returns when
+        nothing runs any more, every log is durable and the streams have ended.
         """
-        if self._draining:
-            return
-        self._draining = True
-        patience = self._config.drain_seconds if seconds is None else seconds
-        self.ctx.spawn(partial(self._drain, patience), name="drain")
-
-    async def drained(self) -> None:
-        """Returns when a drain is over or the plugin has ended."""
+        if not self._draining:
+            self._draining = True
+            patience = self._config.drain_seconds if seconds is None else seconds
+            self.ctx.spawn(partial(self._drain, patience), name="drain")
         await self._over.wait()
 
     async def _drain(self, seconds: float) -> None:
