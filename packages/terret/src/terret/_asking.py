@@ -16,16 +16,16 @@ OnAsk: TypeAlias = Literal["prompt", "deny", "allow"]
 
 
 @contextmanager
-def people(root: Container, on_ask: OnAsk | None, own: Asker | None = None) -> Iterator[None]:
+def people(root: Container, on_ask: OnAsk | None, own: Asker | None = None) -> Iterator[bool]:
     """Lets the terminal, or what was said before, decide about calls while the block runs.
 
-    `own` is asked if it is a terminal, or if there is none.
+    `own` is asked if it is a terminal, or if there is none. Gives whether somebody is asked at all.
     """
     approvals, questions = root.get(APPROVALS), root.get(QUESTIONS)
     if approvals is None and on_ask not in (None, "deny"):
         raise CommandError(f"--on-ask {on_ask} needs the plugin approval in harness.yml")
     if approvals is None and questions is None:
-        yield
+        yield False
         return
     with open_terminal() as terminal:
         own = own or standard_terminal()
@@ -48,7 +48,7 @@ def people(root: Container, on_ask: OnAsk | None, own: Asker | None = None) -> I
                 return decision
 
             approvals.approver(decide)
-        yield
+        yield on_ask == "prompt"
 
 
 def user_name() -> str:

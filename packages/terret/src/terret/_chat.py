@@ -23,11 +23,11 @@ from ._errors import DONE, FAILED, INTERRUPTED, CommandError, InterruptedLineErr
 from ._interrupts import Interrupts, interrupts
 from ._options import Address
 from ._output import Output, reserved_stdout
-from ._printing import say
+from ._printing import end_typed_line, say
 from ._screen import Screen
 from ._transcript import cut_items
 
-_HELP = "/cancel or Ctrl-C stops the turn, /session shows the session, /quit or Ctrl-D ends"
+_HELP = "Ctrl-C or /cancel stops a turn, /session names it, Ctrl-D or /quit ends"
 _TERMINATED = 143
 
 
@@ -41,10 +41,11 @@ async def run_chat(boot: Boot, address: Address, on_ask: OnAsk | None) -> int:
             name = choose(address.agent, agent_names(root))
             dialogue = Dialogue()
             own_stdout = nullcontext(sys.stdout) if dialogue.edits else reserved_stdout()
-            with own_stdout as stream, people(root, on_ask, dialogue):
+            with own_stdout as stream, people(root, on_ask, dialogue) as asks:
                 agent = await open_agent(root, name, address)
-                chat = Chat(root, address, agent, dialogue, signals)
-                return await chat.run(Output(stream, broken=chat.end), quiet=boot.quiet)
+                chat = Chat(root, address, agent, dialogue, signals, quiet=boot.quiet)
+                out = Output(stream, broken=chat.end)
+                return await chat.run(Screen(out, stream=True, quiet=boot.quiet, asks=asks))
     return signals.code or FAILED
 
 
@@ -58,19 +59,21 @@ class Chat:
         agent: Agent,
         dialogue: Dialogue,
         signals: Interrupts,
+        *,
+        quiet: bool,
     ) -> None:
         self._root = root
         self._address = replace(address, agent=agent.name, session=raw_id(agent))
         self._agent = agent
         self._dialogue = dialogue
         self._signals = signals
+        self._quiet = quiet
         self._interrupted = 0
         self._code: int | None = None
         self._over = anyio.CancelScope()
 
-    async def run(self, out: Output, *, quiet: bool) -> int:
+    async def run(self, screen: Screen) -> int:
         """Converses until the input ends or the person does; returns the exit code."""
-        screen = Screen(out, stream=True, quiet=quiet)
         id = self._agent.id
 
         def show(session: Session, event: SessionEvent) -> None:
@@ -79,7 +82,7 @@ class Chat:
 
         self._root.on(EVENT, show)
         self._root.on(LOADING, screen.loading)
-        if not quiet:
+        if not self._quiet:
             self._root.on(ENTRY, _tell_change)
             self._greet()
         self._signals.forgiving = True
@@ -159,11 +162,12 @@ class Chat:
         self._interrupted += 1
         if self._signals.code == _TERMINATED:
             self.end(_TERMINATED)
+        elif self._agent.status != "running" and self._interrupted > 1:
+            self._over.cancel()
         elif self._agent.status != "running":
-            if self._interrupted > 1:
-                self._over.cancel()
             say("Ctrl-C again ends the chat")
         elif self._interrupted == 1:
+            end_typed_line()
             self._agent.cancel(USER)
         elif self._interrupted == 2:
             say("still stopping; Ctrl-C again ends the program at once")

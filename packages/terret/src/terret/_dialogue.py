@@ -37,14 +37,17 @@ class Dialogue:
 
     async def next(self) -> str | None:
         """Returns the next message; `None` at the end. Raises `InterruptedLineError`."""
-        while True:
+        while not self._is_over:
             if self._ahead and not self._questions:
+                line = self._ahead.popleft()
                 if self.is_terminal:
-                    say(f"{PROMPT}{self._ahead[0]}")
-                return self._ahead.popleft()
-            if self._is_over:
-                return None
-            self._take(await self._message())
+                    say(f"{PROMPT}{line}")
+                return line
+            message = await self._message()
+            if not self._questions:
+                return message
+            self._take(message)
+        return self._ahead.popleft() if self._ahead else None
 
     async def read_ahead(self, command: Callable[[str], bool]) -> None:
         """Reads as long as it may; what `command` does not take is an answer or a message."""

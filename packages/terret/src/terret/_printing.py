@@ -24,6 +24,12 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def end_typed_line() -> None:
+    """Leaves the line on which a terminal shows that Ctrl-C was typed."""
+    if sys.stderr.isatty():
+        say("")
+
+
 def note(text: str, *, failed: bool = False) -> None:
     """Prints a line on standard error that need not be read whole, cut at its width."""
     line = shorten(printable(text), terminal_width())

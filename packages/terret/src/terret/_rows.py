@@ -7,7 +7,7 @@ from terret_sessions import SessionEvent, TurnEnd
 
 from ._agents import raw_id
 from ._output import Output
-from ._screen import say_end
+from ._screen import say_end, say_unsent
 from ._services import LoopEvents, Projection
 
 
@@ -29,10 +29,11 @@ class Rows:
         if isinstance(event.view, TurnEnd):
             say_end(event.view.reason)
 
-    def show_unsent(self, cause: str) -> None:
-        """Prints the turn of a message that never came to one."""
+    def show_unsent(self) -> None:
+        """Prints the turn of a message that was taken back before it had one."""
         self._write({"type": "session", "sessionId": raw_id(self._agent)})
-        self._write({"type": "error", "error": cause})
+        self._write({"type": "error", "error": "aborted: user"})
+        say_unsent()
 
     def _folded(self, seq: int) -> Projection:
         """Returns the fold of everything before an event."""

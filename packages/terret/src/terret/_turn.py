@@ -1,8 +1,7 @@
 """`terret run`: one turn, then the end."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import TextIO
+from typing import Protocol
 
 import anyio
 
@@ -15,13 +14,13 @@ from ._agents import agent_names, continuation, open_agent, raw_id
 from ._asking import people
 from ._boot import Boot
 from ._errors import FAILED, CommandError
-from ._interrupts import Interrupts, interrupts
+from ._interrupts import interrupts
 from ._output import Output, reserved_stdout
-from ._printing import say
+from ._printing import end_typed_line, say
 from ._request import Request
 from ._rows import Rows
 from ._screen import Screen, exit_code
-from ._services import LOOP_EVENTS
+from ._services import LOOP_EVENTS, LoopEvents
 
 
 async def run_turn(boot: Boot, request: Request) -> int:
@@ -35,43 +34,29 @@ async def run_turn(boot: Boot, request: Request) -> int:
         ):
             names = agent_names(root)
             name, text = await request.read(names)
-            if request.rows and root.get(LOOP_EVENTS) is None:
-                raise CommandError("--json needs the plugin loop-events in harness.yml")
-            with people(root, request.on_ask):
+            message = _message(text)
+            events = _loop_events(root) if request.rows else None
+            with people(root, request.on_ask) as asks:
                 agent = await open_agent(root, name, request.address)
-                code = await _run(boot, request, root, agent, _message(text), stream, signals)
+                signals.stop = partial(_interrupt, agent)
+                out = Output(stream, broken=partial(agent.cancel, USER))
+                screen = Screen(out, stream=out.is_terminal, quiet=boot.quiet, asks=asks)
+                if events is None:
+                    root.on(LOADING, screen.loading)
+                    if request.address.session is None:
+                        screen.note(f"session {raw_id(agent)}")
+                turn = Turn(agent, message, Rows(events, agent, out) if events else screen)
+                await turn.run(root)
+            code = signals.code or (FAILED if out.is_broken else exit_code(turn.reason))
             if code:
                 say(f"go on with: {continuation(agent, names, request.address.tenant)}")
             return code
     return signals.code or FAILED
 
 
-async def _run(
-    boot: Boot,
-    request: Request,
-    root: Container,
-    agent: Agent,
-    message: Message,
-    stream: TextIO,
-    signals: Interrupts,
-) -> int:
-    signals.stop = partial(agent.cancel, USER)
-    out = Output(stream, broken=signals.stop)
-    screen = Screen(out, stream=out.is_terminal, quiet=boot.quiet or request.rows)
-    events = root.get(LOOP_EVENTS) if request.rows else None
-    rows = None if events is None else Rows(events, agent, out)
-    turn = Turn(agent, message, screen.show if rows is None else rows.show)
-    root.on(EVENT, turn.follow)
-    root.on(CLAIMED, turn.claimed)
-    root.on(LOADING, screen.loading)
-    if request.address.session is None:
-        screen.note(f"session {raw_id(agent)}")
-    await turn.run()
-    if turn.reason is None:
-        say("error: the message was taken back before its turn")
-        if rows is not None:
-            rows.show_unsent("aborted: user")
-    return signals.code or (FAILED if out.is_broken else exit_code(turn.reason))
+def _interrupt(agent: Agent) -> None:
+    end_typed_line()
+    agent.cancel(USER)
 
 
 def _message(text: str) -> Message:
@@ -81,31 +66,47 @@ def _message(text: str) -> Message:
         raise CommandError(f"the message cannot be sent: {error}") from None
 
 
+def _loop_events(root: Container) -> LoopEvents:
+    events = root.get(LOOP_EVENTS)
+    if events is None:
+        raise CommandError("--json needs the plugin loop-events in harness.yml")
+    return events
+
+
+class View(Protocol):
+    """What shows a turn."""
+
+    def show(self, event: SessionEvent) -> None: ...
+    def show_unsent(self) -> None: ...
+
+
 class Turn:
     """The turn that takes a message: shown from its start on, and how it ended.
 
     A conversation may have older messages waiting, each with a turn of its own before this one.
     """
 
-    def __init__(
-        self, agent: Agent, message: Message, show: Callable[[SessionEvent], object]
-    ) -> None:
+    def __init__(self, agent: Agent, message: Message, view: View) -> None:
         self.reason: TurnEndReason | None = None
         self._agent = agent
         self._message = message
-        self._show = show
+        self._view = view
         self._is_here = False
         self._held: list[SessionEvent] = []
 
-    async def run(self) -> None:
+    async def run(self, root: Container) -> None:
         """Sends the message and returns when its turn is over, or it was taken back."""
+        root.on(EVENT, self.follow)
+        root.on(CLAIMED, self.claimed)
         self._agent.send(self._message)
         await self._agent.when_idle()
         for _ in self._agent.inbox.next_turn:  # the turn of an older one failed, the rest waits
             if not self._agent.inbox.remove(self._message.id):
-                return
+                break
             self._agent.send(self._message)
             await self._agent.when_idle()
+        if self.reason is None:
+            self._view.show_unsent()
 
     def follow(self, session: Session, event: SessionEvent) -> None:
         """Shows an event of the turn; holds it as long as the turn may be another one."""
@@ -118,11 +119,11 @@ class Turn:
             return
         if isinstance(event.view, TurnEnd):
             self.reason = event.view.reason
-        self._show(event)
+        self._view.show(event)
 
     def claimed(self, claim: InputClaimed) -> None:
         """Takes the open turn for the one, if it takes the message."""
         if claim.message.id == self._message.id:
             self._is_here = True
             for event in self._held:
-                self._show(event)
+                self._view.show(event)
