@@ -235,6 +235,21 @@ def test_either_mark_of_the_end_is_enough() -> None:
     assert answer(delta(content="x"), delta("stop"))[1] == Finish.stop()
 
 
+def test_wherever_the_body_ends_it_is_complete_only_behind_its_finish_reason() -> None:
+    """B-013, M-069: also in the middle of an event or of the end mark; text stays as it came."""
+    body = delta(content="Hel") + delta(content="lö") + delta("stop") + DONE
+    complete = body.index(b"stop") + len(b'stop"}]}')
+    marked = body.replace(b'"stop"', b"null")
+    for end in range(len(body)):
+        finish = answer(body[:end])[1]
+        assert finish.failed == (end < complete)
+        assert end >= complete or finish.failure is not None
+        failure = answer(marked[:end])[1].failure
+        for found in (finish.failure, failure):
+            assert found is None or found.code in ("EMPTY_RESPONSE", "STREAM_CLOSED")
+    assert answer(marked)[1] == Finish.stop()
+
+
 def test_nothing_comes_after_the_finish() -> None:
     """B-012, B-016: what follows `[DONE]` or an error is not read."""
     chunks = decoded(delta(content="x"), DONE, delta(content="y"), DONE)
@@ -274,20 +289,24 @@ def test_a_whole_answer_instead_of_a_stream_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "code"),
+    ("body", "code", "shown"),
     [
-        (b"<!doctype html><title>Sign in</title>", "MALFORMED_RESPONSE"),
-        (b'{"error":{"message":"model is loading"}}', "SERVER"),
-        (b'[{"error":{"message":"rate limit"}}]', "RATE_LIMIT"),
-        (b'{"status":"ok"}', "MALFORMED_RESPONSE"),
-        (b'{"choices":[', "MALFORMED_RESPONSE"),
+        (b"<!doctype html><title>Sign in</title>", "MALFORMED_RESPONSE", "in HTML: Sign in"),
+        (b"<html><body>Sign<br>in", "MALFORMED_RESPONSE", "in HTML: Sign in"),
+        (b'{"error":{"message":"model is loading"}}', "SERVER", "model is loading"),
+        (b'[{"error":{"message":"rate limit"}}]', "RATE_LIMIT", "rate limit"),
+        (b'{"status":"ok"}', "MALFORMED_RESPONSE", 'no chat completion: {"status":"ok"}'),
+        (b'{"choices":[', "MALFORMED_RESPONSE", 'no JSON: {"choices":['),
     ],
 )
-def test_a_body_that_is_no_answer_is_an_error_that_shows_it(body: bytes, code: str) -> None:
+def test_a_body_that_is_no_answer_is_an_error_that_shows_it(
+    body: bytes, code: str, shown: str
+) -> None:
     """B-021, B-023: proxies answer 200 with anything."""
     failure = answer(body)[1].failure
     assert failure is not None
     assert failure.code == code
+    assert failure.message.endswith(shown)
 
 
 def test_reasoning_and_text_are_blocks_of_their_own() -> None:

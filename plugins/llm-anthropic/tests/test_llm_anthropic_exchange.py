@@ -30,6 +30,7 @@ from terret_llm import (
     create_tool_result_message,
     create_user_message,
 )
+from terret_llm.wire import AnswerStream
 from terret_plugin_llm_anthropic import llm_anthropic
 from terret_testing import (
     FaultyModelServer,
@@ -305,3 +306,18 @@ async def test_a_wrong_setting_fails_the_plugin_and_is_named(
         with pytest.raises(PluginFailedError) as raised:
             await root.plugin(llm_anthropic, config).ready()
     assert fault in str(raised.value.__cause__)
+
+
+def test_wherever_the_body_ends_it_is_complete_only_behind_its_last_event() -> None:
+    """B-101, M-069: also in the middle of an event; a stop reason alone is not the end."""
+    from terret_plugin_llm_anthropic._decoding import MessagesDecoder
+
+    body = messages_answer("Hel", "lö").body
+    complete = body.rindex(b"}") + 1
+    for end in range(len(body)):
+        stream = AnswerStream(MessagesDecoder())
+        finish = [*stream.feed(body[:end]), *stream.close()][-1]
+        assert isinstance(finish, FinishChunk)
+        failure = finish.finish.failure
+        assert (failure is None) == (end >= complete)
+        assert failure is None or failure.code in ("EMPTY_RESPONSE", "STREAM_CLOSED")

@@ -115,9 +115,9 @@ class AnswerStream:
 
 
 def _is_cut(data: bytes) -> bool:
-    """Whether this is the beginning of an object, which no blank line has ended."""
+    """Whether this last event, which no blank line has ended, is the beginning of one only."""
     if not data.startswith(b"{"):
-        return False
+        return data != b"[DONE]" and b"[DONE]".startswith(data)
     try:
         parse_json(data)
     except ValueError:
