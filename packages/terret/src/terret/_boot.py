@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,25 +64,44 @@ class Boot:
         """The root of the project, where its relative paths begin."""
         return self.file.absolute().parent
 
+    @property
+    def flags(self) -> list[str]:
+        """The words of a command line that say the same."""
+        paths = {"--config": self.config, "--root": self.root, "--env-file": self.env_file}
+        switches = {"--safe": self.safe, "--quiet": self.quiet, "--verbose": self.verbose}
+        return [
+            *(text for flag, path in paths.items() if path for text in (flag, str(path))),
+            *(text for value in self.sets for text in ("--set", value)),
+            *(flag for flag, is_on in switches.items() if is_on),
+        ]
+
+    @property
+    def variables(self) -> Path:
+        """The file with variables, which may be missing."""
+        return self.env_file or self.folder / ".env"
+
     def of(self, file: Path | None) -> "Boot":
         """Returns the same for another file, if there is one."""
         return self if file is None else replace(self, config=file)
 
     @asynccontextmanager
     async def open(
-        self, *, start_agents: bool = True, watch: bool = False, log: str = "console"
+        self,
+        *,
+        start_agents: bool = True,
+        watch: bool = False,
+        defaults: Sequence[str] = ("logging.format=console",),
     ) -> AsyncIterator[Container]:
         """Starts the harness; the context manager gives its root.
 
-        With `start_agents=False` the agents of the file are known but not started. `log` is the
-        format of log lines, unless the file says otherwise: by default for the person at the
-        terminal.
+        With `start_agents=False` the agents of the file are known but not started. `defaults` are
+        settings below the file; log lines are by default for the person at the terminal.
         """
         env = self.environment
         async with open_harness(
             self.file,
             sets=self._sets(env) if start_agents else (*self._sets(env), _NO_AUTOSTART),
-            defaults=self._logging(log),
+            defaults=(*defaults, *self._logging),
             safe=self.safe,
             env=env,
             watch=watch,
@@ -105,15 +124,16 @@ class Boot:
         """The document of a project that has agents and no file: the preset."""
         return None if self.file.is_file() else PRESET
 
-    def _logging(self, form: str) -> tuple[str, ...]:
+    @property
+    def _logging(self) -> tuple[str, ...]:
         level = ("logging.level=error",) if self.quiet else ()
         tracebacks = ("logging.tracebacks=true",) if self.verbose else ()
-        return (f"logging.format={form}", *level, *tracebacks)
+        return (*level, *tracebacks)
 
     @property
     def environment(self) -> Mapping[str, str]:
         """The environment of the process with `.env` below it; plugins look for keys there too."""
-        for name, value in read_env_file(self.env_file or self.file.parent / ".env").items():
+        for name, value in read_env_file(self.variables).items():
             os.environ.setdefault(name, value)
         return os.environ
 

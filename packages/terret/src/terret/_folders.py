@@ -18,14 +18,15 @@ FOLDERS: Final = ServiceKey[Any]("agentFolders")  # of a plugin, which is not im
 async def open_folders(boot: Boot) -> AsyncIterator[Any]:
     """Starts the agent folders with what they need, and nothing else; gives their service.
 
-    Raises `CommandError` where they are not mounted, and `HarnessConfigError`.
+    Nothing is logged: who wants to know what is wrong with agents asks the service. Raises `CommandError` where they are not mounted, and `HarnessConfigError`.
     """
     entries = boot.check().entries
     needed = set(_providers(entries, FOLDERS.name))
     if not needed:
         raise CommandError(f"{boot.file} mounts no agent folders; add `agent-folders: {{}}` to it")
+    needed.add("logging")
     off = (e.path for e in entries if e.enabled and not e.group and e.path not in needed)
-    sets = (*boot.sets, *(f"{path}.enabled=false" for path in off))
+    sets = (*boot.sets, *(f"{path}.enabled=false" for path in off), "logging?.level=critical")
     async with replace(boot, sets=sets).open() as root:
         yield root[FOLDERS]
 

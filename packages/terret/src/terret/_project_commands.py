@@ -15,6 +15,12 @@ def add_project_commands(app: typer.Typer) -> None:
     app.command()(init)
     app.command("add-agent")(add_agent)
     app.command("add-subagent")(add_subagent)
+    app.command()(serve)
+    app.command()(dev)
+
+
+Host = Annotated[str | None, Option(metavar="ADDRESS", help="Where to listen: 127.0.0.1.")]
+Port = Annotated[int | None, Option(metavar="PORT", min=0, max=65535, help="Its port: 8787.")]
 
 
 def init(
@@ -60,3 +66,25 @@ def add_subagent(
     from ._projects import add_subagent as add
 
     return add(boot, parent, name)
+
+
+@harness_command
+def serve(boot: Any, host: Host = None, port: Port = None) -> Work:
+    """Serve the agents over HTTP."""
+    from ._link import Link
+    from ._serving import serve
+
+    if (link := Link.inherited()) is not None:
+        from ._child import serve_under
+
+        return serve_under(link, boot, host, port)
+    return serve(boot, host, port)
+
+
+@harness_command
+def dev(boot: Any, host: Host = None, port: Port = None) -> Work:
+    """Serve, and follow changes of the project."""
+    from ._dev import develop
+
+    flags = [] if host is None else ["--host", host]
+    return develop(boot, [*boot.flags, *flags, *([] if port is None else ["--port", str(port)])])
