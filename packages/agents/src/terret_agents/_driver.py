@@ -158,6 +158,10 @@ class TurnAgent(AgentBase):
     def start_driver(self) -> None:
         """See `AgentBase.start_driver`."""
         self._started = True
+        try:
+            self.inbox.take_back()
+        except Exception as error:
+            self._report(error)
         self._replay_latched()
 
     def _wake(self, late: bool) -> None:

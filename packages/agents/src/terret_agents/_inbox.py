@@ -5,13 +5,23 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
 from terret_llm import Message
-from terret_sessions import InboxSpliced, Session
+from terret_sessions import (
+    Aborted,
+    CancelCause,
+    InboxSpliced,
+    Interrupted,
+    Session,
+    SessionEvent,
+    TurnEnd,
+)
 
 from ._errors import DuplicateInputError, InboxSpliceError
 
 Target: TypeAlias = Literal["next-turn", "next-step"]
 
 SPLICED: Final = "agent/inbox/spliced"
+
+_CUT_OFF: Final = (Interrupted(), Aborted(CancelCause("disposed")))
 
 
 class InboxObserver(Protocol):
@@ -49,6 +59,7 @@ class Inbox:
         self._observer = observer
         self._lists: dict[Target, list[Message]] = {"next-turn": [], "next-step": []}
         self._waking: set[str] = set()
+        self._cut_off: dict[Target, list[Message]] = {"next-turn": [], "next-step": []}
         self._restore()
 
     @property
@@ -152,6 +163,17 @@ class Inbox:
             messages, prompt, frozenset(waking if prompt is None else {*waking, prompt.id})
         )
 
+    def take_back(self) -> None:
+        """Puts back at the heads what a restored log claimed for a step that never began.
+
+        That is input of a turn that a disposal or the end of the process cut off before it had
+        entered; of a turn that somebody cancelled nothing comes back.
+        """
+        for target, messages in self._cut_off.items():
+            if messages:
+                self.prepend(target, *messages)
+                messages.clear()
+
     def _change(
         self,
         target: Target,
@@ -197,6 +219,9 @@ class Inbox:
         for event in self._session.events[self._session.header.seed_length or 0 :]:
             if event.type == SPLICED and isinstance(event.view, InboxSpliced):
                 self._replay(event.seq, event.view)
+            elif event.type == "step/start" or _is_end(event):
+                for messages in self._cut_off.values():
+                    messages.clear()
         self._waking.update(message.id for message in self._lists["next-turn"])
 
     def _replay(self, seq: int, change: InboxSpliced) -> None:
@@ -209,4 +234,17 @@ class Inbox:
             self._refuse_duplicates(change.inserted, leaving=messages[change.start : end])
         except DuplicateInputError as error:
             raise InboxSpliceError(seq, str(error)) from None
+        cut_off = self._cut_off[change.target]
+        if change.outcome is None:
+            cut_off += messages[change.start : end]
+        cut_off[:] = [message for message in cut_off if message not in change.inserted]
         messages[change.start : end] = change.inserted
+
+
+def _is_end(event: SessionEvent) -> bool:
+    """Whether a turn has ended there in a way that somebody or something in it wanted."""
+    return (
+        event.type == "turn/end"
+        and isinstance(event.view, TurnEnd)
+        and event.view.reason not in _CUT_OFF
+    )

@@ -1,5 +1,6 @@
 """Test support for Terret plugins: a scripted model, a harness to boot, fixtures."""
 
+from ._balance import assert_balanced
 from ._clock import ManualClock
 from ._faulty_server import (
     FaultyModelServer,
@@ -50,6 +51,7 @@ __all__ = [
     "ServerExhaustedError",
     "WireAnswer",
     "WireRequest",
+    "assert_balanced",
     "call",
     "chat_answer",
     "event_answer",

@@ -1,5 +1,6 @@
 """Rules for what listeners of the checkpoints return."""
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from terret_context import Event
@@ -14,6 +15,14 @@ def expected(event: Event, value: T, *types: type) -> T:
         return value
     accepted = ", ".join(kind.__name__ for kind in types)
     raise TypeError(f"a listener of {event.name} returned {value!r}; accepted: {accepted}")
+
+
+def expected_messages(event: Event, value: Iterable[Message]) -> tuple[Message, ...]:
+    """Returns the messages that listeners gave. Raises `TypeError` if it is anything else."""
+    messages = tuple(value) if isinstance(value, Iterable) else None
+    if messages is None or not all(isinstance(message, Message) for message in messages):
+        raise TypeError(f"a listener of {event.name} returned {value!r}; accepted: messages")
+    return messages
 
 
 def settled_message(assembled: Message, returned: Message, finish: Finish) -> Message:

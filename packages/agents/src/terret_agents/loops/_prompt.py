@@ -13,6 +13,8 @@ from terret_system_prompt import (
     render,
 )
 
+from ._decisions import expected_messages
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -51,8 +53,8 @@ class Composer:
         assembly = present(await agent.ctx[SystemPrompt].assemble(assemble_context_for(agent)))
         system = render(assembly)
         if self._prefix is None:
-            prefix = await agent.ctx.waterfall(SESSION_PREFIX, PrefixRequest(agent), tuple)
+            given = await agent.ctx.waterfall(SESSION_PREFIX, PrefixRequest(agent), tuple)
             await agent.check()
-            self._prefix = tuple(prefix)
+            self._prefix = expected_messages(SESSION_PREFIX, given)
         due = lambda: self._runtime_context.due(assembly, agent.session)  # noqa: E731
         return Prompt(assembly, system, self._prefix, due)

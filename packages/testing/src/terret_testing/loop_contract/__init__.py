@@ -36,6 +36,7 @@ from ._routing import Routing
 from ._steering import Steering
 from ._stopping import Stopping
 from ._streaming import Streaming
+from ._surviving import Surviving
 from ._turns import Turns
 
 __all__ = ["Dialect", "LoopContract"]
@@ -61,6 +62,7 @@ class LoopContract(
     Maintaining,
     Creating,
     Resuming,
+    Surviving,
     Admitting,
     Ending,
 ):

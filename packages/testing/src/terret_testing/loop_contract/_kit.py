@@ -71,6 +71,11 @@ async def create(ctx: Context, session_id: str = "b") -> AgentHandle:
     return await ctx[Agents].create(session_id=session_id, agent_options=SCRIPTED)
 
 
+async def resume(ctx: Context, session_id: str = "b") -> AgentHandle:
+    """Makes an agent over a stored session, owned by the fiber of `ctx`."""
+    return await ctx[Agents].resume(resume_session_id=session_id, agent_options=SCRIPTED)
+
+
 async def owner(h: Harness) -> Context:
     """The context of a plugin that lives until its fiber is disposed."""
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from terret_agents import QUEUED, SESSION_PREFIX, SESSION_START, Agents, PrefixRequest, SessionStart
 from terret_context import Next
 from terret_llm import Message
@@ -64,6 +66,17 @@ class Prompting(Chapter):
             assert header is not None
             assert [m.text for m in header.message_prefix] == ["one", "two"]
             assert not {"one", "two"} & {m.text for m in h.session.derive_messages()}
+
+    @pytest.mark.parametrize("junk", [None, "text", ["text"]])
+    async def test_a_prefix_that_is_no_messages_costs_one_turn(self, junk: object) -> None:
+        """L-062: it is not kept, so the next turn composes another one."""
+        async with self.harness(model=script(say("x"))) as h:
+            broken = h.ctx.on("agent/session-prefix", lambda request, call_next: junk)
+            await h.send("a")
+            assert isinstance(h.turn_end, Errored)
+            assert "agent/session-prefix" in h.turn_end.failure.message
+            broken.close()
+            assert await h.send("b") == "x"
 
     async def test_prefix_listeners_are_heard_by_their_scope_only(self) -> None:
         """L-061, L-193: a scoped listener shapes its own agent."""

@@ -7,12 +7,10 @@ import pytest
 from terret_agents import (
     SESSION_START,
     AgentDisposedError,
-    AgentHandle,
     Agents,
     NoPersistenceError,
     SessionStart,
 )
-from terret_context import Context
 from terret_sessions import (
     Completed,
     Interrupted,
@@ -24,10 +22,10 @@ from terret_sessions import (
     TurnEnd,
     TurnStart,
 )
-from terret_testing import SCRIPTED, MemorySessions, pause, reply, say, script
+from terret_testing import MemorySessions, pause, reply, say, script
 
 from ._chapter import Chapter
-from ._kit import create, end_of, headers, owner
+from ._kit import create, end_of, headers, owner, resume
 
 
 class SlowSessions(MemorySessions):
@@ -43,10 +41,6 @@ class SlowSessions(MemorySessions):
             self.asked.set()
             await anyio.sleep_forever()
         return await super().load_stored(id)
-
-
-async def resume(ctx: Context, session_id: str = "b") -> AgentHandle:
-    return await ctx[Agents].resume(resume_session_id=session_id, agent_options=SCRIPTED)
 
 
 class Resuming(Chapter):
