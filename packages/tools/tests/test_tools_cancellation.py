@@ -12,7 +12,7 @@ from terret_context import Container, Next
 from terret_llm import create_user_message
 from terret_sessions import Aborted
 from terret_system_prompt import SystemPrompt
-from terret_testing import Harness, call, running_harness, script
+from terret_testing import Harness, call, reply, running_harness, say, script
 from terret_tools import (
     ABORTED,
     ABORTED_BEFORE_DISPATCH,
@@ -189,6 +189,20 @@ async def test_a_body_that_fails_by_itself_keeps_its_failure(h: Harness) -> None
     outcome = await cancelled(h.ctx, scope)
     assert outcome.text.startswith("Error: ValueError: half done")
     assert len(outcome.additional_contexts) == 1
+
+
+async def test_a_body_may_wait_for_what_others_have_cancelled(h: Harness) -> None:
+    """T-027: That is a failure of the tool, and neither the call nor the turn is cancelled."""
+
+    async def body() -> None:
+        raise anyio.get_cancelled_exc_class()
+
+    work(h.ctx, body)
+    outcome = await h.ctx[Tools].execute(ToolExec(call_id="c", name="work"))
+    assert outcome.is_error
+    assert outcome.code is None
+    h.model.add(reply(call("work"), call("work")), say("It failed twice."))
+    assert await h.send("go") == "It failed twice."
 
 
 async def test_a_body_that_ignores_the_cancel_is_awaited(h: Harness) -> None:

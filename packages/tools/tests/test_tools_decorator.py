@@ -1,8 +1,11 @@
 """`@tool`: a definition from a typed function."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Callable
 from datetime import date
 from enum import Enum
+from functools import partial
+from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -160,7 +163,7 @@ async def test_any_name_a_parameter_can_have_will_do() -> None:
     def odd(json: str, model_config: int, copy: bool, **more: int) -> str:
         return f"{json} {model_config} {copy} {more}"
 
-    assert make_tool(odd).parameters["additionalProperties"] is True
+    assert make_tool(odd).parameters["additionalProperties"] == {"type": "integer"}
     outcome = await outcome_of(odd, json="j", model_config=1, copy=True, self=4)
     assert outcome.text == "j 1 True {'self': 4}"
 
@@ -251,8 +254,53 @@ def late_run(a: int, run: ToolRun) -> str:
     return ""
 
 
-@pytest.mark.parametrize("fn", [positional, variadic, late_run])
-def test_a_signature_that_a_model_cannot_call_is_refused(fn: Callable[..., str]) -> None:
-    """T-009: What cannot be called with named arguments raises when it is defined."""
+def takes_a_function(then: Callable[[], None]) -> str:
+    return ""
+
+
+def gives_a_module() -> ModuleType:
+    return sys
+
+
+async def streams() -> AsyncIterator[str]:
+    yield ""
+
+
+@pytest.mark.parametrize(
+    "fn", [positional, variadic, late_run, takes_a_function, gives_a_module, streams]
+)
+def test_a_signature_that_a_model_cannot_call_is_refused(fn: Callable[..., object]) -> None:
+    """T-009: What cannot be called with named JSON arguments raises when it is defined."""
     with pytest.raises(TypeError, match=rf"@tool {fn.__name__}: "):
         make_tool(fn)
+
+
+def greet(greeting: str, name: str) -> str:
+    return f"{greeting} {name}"
+
+
+class Greeter:
+    async def __call__(self, run: ToolRun, name: str) -> str:
+        return f"Hello {name}"
+
+
+@pytest.mark.parametrize("fn", [lambda name: f"Hello {name}", partial(greet, "Hello"), Greeter()])
+async def test_what_has_no_name_of_its_own_is_given_one(fn: Callable[..., Any]) -> None:
+    """T-009: A lambda, a partial call, an object that can be called."""
+    with pytest.raises(TypeError, match=r"@tool\(name=\.\.\.\)"):
+        make_tool(fn)
+    async with running_harness() as h:
+        h.ctx[Tools].register(make_tool(name="greet")(fn))
+        call = ToolExec(call_id="c", name="greet", arguments={"name": "Ada"})
+        assert (await h.ctx[Tools].execute(call)).text == "Hello Ada"
+
+
+async def test_named_arguments_of_any_number_have_the_type_they_are_given() -> None:
+    """T-009: `**scores: int` takes integers only, and the schema says so."""
+
+    async def rank(**scores: int) -> str:
+        return max(scores, key=lambda name: scores[name])
+
+    assert make_tool(rank).parameters["additionalProperties"] == {"type": "integer"}
+    assert (await outcome_of(rank, a=1, b=2)).text == "b"
+    assert "/b: " in (await outcome_of(rank, a=1, b="many")).text

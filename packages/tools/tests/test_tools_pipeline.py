@@ -559,13 +559,14 @@ class Hostile(Exception):
         (Hostile(), "Error: Hostile: (its text cannot be read)"),
         (StopIteration(), "Error: RuntimeError"),
         (ExceptionGroup("several", [Mute(), ValueError("x")]), "Error: ExceptionGroup: several"),
+        (SystemExit(2), "Error: SystemExit: 2"),
     ],
 )
 @pytest.mark.parametrize("threaded", [False, True])
 async def test_exceptions_are_reported_whatever_they_are(
-    h: Harness, error: Exception, text: str, threaded: bool
+    h: Harness, error: BaseException, text: str, threaded: bool
 ) -> None:
-    """T-027: Exceptions without message or with failing `str()` are reported safely."""
+    """T-027: Exceptions without message or with failing `str()`; a command line that exits."""
 
     def raise_it() -> str:
         raise error

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from inspect import iscoroutinefunction
+from math import inf
 
-from anyio import get_cancelled_exc_class
+from anyio import current_effective_deadline, get_cancelled_exc_class
 
 from terret_context import Context
 
 from ._calls import ToolExec, ToolRun
-from ._definition import Arguments, Tool
+from ._definition import Arguments, Tool, is_async
 from ._errors import (
     INVALID_ARGS,
     INVALID_TOOL_OUTPUT,
@@ -77,11 +77,16 @@ class Bodies:
     ) -> ToolOutcome:
         tool = registration.tool
         try:
-            if _is_async(tool):
+            if is_async(tool.execute):
                 result = await tool.execute(run, **call.keywords)
             else:
                 result = await self._in_thread(call, tool, run)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a command line used as a tool exits
+            return failure_from(error)
+        except get_cancelled_exc_class() as error:
+            if current_effective_deadline() == -inf:
+                raise
+            # It was nobody here who cancelled: the body awaited something that others cancelled.
             return failure_from(error)
         return registration.outcome_of(result, call.keywords)
 
@@ -113,12 +118,6 @@ def prepared(registry: Registry, exec: ToolExec) -> tuple[Registration, Argument
         return _invalid_arguments(exec.name, error.violations)
     except Exception as error:
         return failure_from(error)
-
-
-def _is_async(tool: Tool) -> bool:
-    return iscoroutinefunction(tool.execute) or iscoroutinefunction(
-        getattr(tool.execute, "__call__", None)  # noqa: B004  # an object with an async __call__
-    )
 
 
 def _invalid_arguments(name: str, violations: Iterable[Violation]) -> ToolOutcome:

@@ -6,16 +6,16 @@ from functools import wraps
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, overload
 
-from pydantic import TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter
 from pydantic_core import to_json
 
 from terret_llm import Block
 
 from ._calls import ToolExec, ToolRun
-from ._definition import Arguments, Tool, ToolOutput
+from ._definition import Arguments, Tool, ToolOutput, is_async
 from ._docstring import parse_docstring
 from ._outcome import ToolOutcome
-from ._signature import SchemaOf, Signature
+from ._signature import SchemaOf, Signature, first_line
 
 _UNIONS = (Union, UnionType)
 _COLLECTIONS = (list, tuple, Sequence, Iterable)
@@ -57,18 +57,22 @@ def tool(
     parameter of type `ToolRun` (or called `run` and not annotated) gets the run. A return type
     other than text or blocks becomes the output: the model gets it as JSON.
 
-    Raises `TypeError` for a signature that cannot be called with named arguments.
+    Raises `TypeError` for a signature that cannot be called with named arguments, for types that
+    are no JSON, and for a generator; an object that has no name of its own needs `name`.
     """
 
     def define(fn: Callable[..., Any]) -> Tool:
+        called = name or str(getattr(fn, "__name__", ""))
+        if called in ("", "<lambda>"):
+            raise TypeError(f"@tool: {fn!r} has no name, give it one: @tool(name=...)")
         text, described = parse_docstring(fn.__doc__)
-        signature = Signature(fn, described)
+        signature = Signature(called, fn, described)
         return Tool(
-            name=name or fn.__name__,
+            name=called,
             description=description or text,
             parameters=signature.schema,
             execute=fn if signature.takes_run else _without_run(fn),
-            output=output or _output_of(signature.returns),
+            output=output or _output_of(called, signature.returns),
             is_concurrency_safe=is_concurrency_safe,
             finalize_content=finalize_content,
             timeout_ms=timeout_ms,
@@ -79,7 +83,7 @@ def tool(
 
 
 def _without_run(fn: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(fn):
+    if is_async(fn):
 
         @wraps(fn)
         async def call_async(run: ToolRun, /, **args: Any) -> Any:
@@ -94,10 +98,14 @@ def _without_run(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _output_of(returns: object) -> ToolOutput | None:
+def _output_of(tool: str, returns: object) -> ToolOutput | None:
     if returns is inspect.Signature.empty or returns is Any or _is_content(returns):
         return None
-    adapter: TypeAdapter[object] = TypeAdapter(returns)  # type: ignore[arg-type]  # any annotation
+    try:
+        adapter: TypeAdapter[object] = TypeAdapter(returns)  # type: ignore[arg-type]  # any type
+        schema = adapter.json_schema(mode="serialization", schema_generator=SchemaOf)
+    except PydanticUserError as error:
+        raise TypeError(f"@tool {tool}: what it returns: {first_line(error)}") from error
 
     def encode(value: object) -> object:
         return adapter.dump_python(adapter.validate_python(value), mode="json", by_alias=True)
@@ -105,7 +113,6 @@ def _output_of(returns: object) -> ToolOutput | None:
     def render(args: Arguments, value: object) -> str:
         return to_json(value).decode()
 
-    schema = adapter.json_schema(mode="serialization", schema_generator=SchemaOf)
     return ToolOutput(schema=schema, render=render, encode=encode)
 
 

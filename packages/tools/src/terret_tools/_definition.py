@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -64,3 +65,10 @@ class Tool:
             raise ValueError("a tool needs a name")
         if self.timeout_ms is not None and not (isfinite(self.timeout_ms) and self.timeout_ms > 0):
             raise ValueError(f'tool "{self.name}": timeout_ms must be positive and finite')
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Tells whether a call of `fn` is to be awaited; `fn` may be an object with `__call__`."""
+    return iscoroutinefunction(fn) or iscoroutinefunction(
+        getattr(fn, "__call__", None)  # noqa: B004  # an object with an async __call__
+    )

@@ -83,7 +83,7 @@ def failure(
     )
 
 
-def failure_from(error: Exception, *, contexts: Iterable[Message] = ()) -> ToolOutcome:
+def failure_from(error: BaseException, *, contexts: Iterable[Message] = ()) -> ToolOutcome:
     """Makes the outcome of a call that raised; only a `HarnessError` has a code."""
     code = error.code if isinstance(error, HarnessError) else ""
     return failure(error_chain(error), code=code, name=type(error).__name__, contexts=contexts)

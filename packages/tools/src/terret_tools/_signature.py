@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, PydanticUserError, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, to_json
@@ -33,7 +33,9 @@ class Signature:
     so a parameter may be called `json` or `_x`, which no pydantic field can.
     """
 
-    def __init__(self, fn: Callable[..., Any], described: Mapping[str, str]) -> None:
+    def __init__(self, tool: str, fn: Callable[..., Any], described: Mapping[str, str]) -> None:
+        if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+            raise TypeError(f"@tool {tool}: a generator returns nothing; return all of it at once")
         signature = inspect.signature(fn, eval_str=True)
         parameters = list(signature.parameters.values())
         self.takes_run = bool(parameters) and _is_run(parameters[0])
@@ -44,15 +46,21 @@ class Signature:
         fields: dict[str, Any] = {}
         extra = "forbid"
         for number, parameter in enumerate(parameters):
-            _check(fn, parameter)
+            _check(tool, parameter)
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 extra = "allow"
+                fields["__pydantic_extra__"] = (dict[str, _annotation(parameter)], ...)  # type: ignore[misc]
                 continue
             self._names[f"p{number}"] = parameter.name
             fields[f"p{number}"] = _field(parameter, described.get(parameter.name))
         config = ConfigDict(extra=extra)  # type: ignore[typeddict-item]  # one of two literals
-        self._model = create_model(fn.__name__, __config__=config, **fields)
-        self.schema: dict[str, object] = self._model.model_json_schema(schema_generator=SchemaOf)
+        try:
+            self._model = create_model(tool, __config__=config, **fields)
+            self.schema: dict[str, object] = self._model.model_json_schema(
+                schema_generator=SchemaOf
+            )
+        except PydanticUserError as error:
+            raise TypeError(f"@tool {tool}: {first_line(error)}") from error
         self.schema.pop("title", None)
 
     def parse(self, arguments: object) -> dict[str, Any]:
@@ -74,20 +82,29 @@ def _is_run(parameter: inspect.Parameter) -> bool:
     return unnamed or parameter.annotation is ToolRun
 
 
-def _check(fn: Callable[..., Any], parameter: inspect.Parameter) -> None:
+def first_line(error: Exception) -> str:
+    """Returns what pydantic says of a type, without its advice."""
+    return str(error).partition("\n")[0]
+
+
+def _check(tool: str, parameter: inspect.Parameter) -> None:
     problem = _REFUSED.get(parameter.kind)
     if parameter.annotation is ToolRun:
         problem = "is the run, which must be the first parameter"
     if problem:
-        raise TypeError(f"@tool {fn.__qualname__}: {parameter.name!r} {problem}")
+        raise TypeError(f"@tool {tool}: {parameter.name!r} {problem}")
 
 
 def _field(parameter: inspect.Parameter, documented: str | None) -> tuple[Any, Any]:
-    annotation = Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
+    annotation = _annotation(parameter)
     default = ... if parameter.default is inspect.Parameter.empty else parameter.default
     own = FieldInfo.from_annotation(annotation).description
     named = Field(alias=parameter.name, description=own or documented)
     return Annotated[annotation, named], default
+
+
+def _annotation(parameter: inspect.Parameter) -> Any:
+    return Any if parameter.annotation is inspect.Parameter.empty else parameter.annotation
 
 
 def _pointer(error: ErrorDetails, value: Any) -> str:

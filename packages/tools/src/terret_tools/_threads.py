@@ -15,7 +15,7 @@ class Job:
 
     def __init__(self, fn: Callable[[], object], run: ToolRun) -> None:
         self.value: object = None
-        self.error: Exception | None = None
+        self.error: Exception | SystemExit | None = None
         self.abandoned = False
         self.done = anyio.Event()
         self._fn = fn
@@ -31,7 +31,7 @@ class Job:
             self._started = True
         try:
             self.value = self._fn()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.error = error
 
     def cancel(self) -> bool:
