@@ -18,7 +18,6 @@ CATCHES_EVERYTHING: dict[str, str] = {
     f"packages/context/src/terret_context/{name}.py": reason
     for name, reason in {
         "_actor": "throws what ended a scope of a body into that body; hands exit requests on",
-        "_async_effects": "carries what ends a manager through those around it",
         "_effects": "stores exit requests of plugin code, which end the container in order",
         "_keeper": "the same, for tasks",
         "_register": "the same, for listeners of the container's own events",

@@ -6,7 +6,7 @@ from typing import Any, Final
 import anyio
 from anyio import CancelScope
 
-from ._effects import Call
+from ._effects import Call, finish_async
 from ._waits import TRANSITION, Transition
 
 CANCELLED: Final = object()
@@ -78,6 +78,8 @@ class Actor:
                 with CancelScope(deadline=self._deadline) as self._scope:
                     await self._serve()
             except Exception as failure:
+                if self._call is None:
+                    raise  # a mistake of the container, which ends it
                 error = failure
             except BaseException as worse:
                 if isinstance(worse, anyio.get_cancelled_exc_class()):
@@ -116,14 +118,10 @@ class Actor:
         """A scope that the suspended body holds open was cancelled: the body has to leave it."""
         body, self._held = self._held, None
         assert body is not None
+        failure: Exception = RuntimeError("the body ended by itself while the plugin was up")
         try:
-            await body.athrow(cause)
-        except StopAsyncIteration:
-            failure: Exception = RuntimeError("the body ended by itself while the plugin was up")
+            await finish_async(body, "a body whose scope was cancelled", cause)
         except Exception as error:
             failure = error
-        else:
-            await body.aclose()
-            failure = RuntimeError("the body yielded again after its scope had been cancelled")
         failure.add_note(f"in the body of {self._fiber}")
         self._fiber.fail(failure, "body")

@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import Any
 
 import anyio
 
-from ._effects import Effect, Owner, Steps, drive, flatten, note_failure, yielded_again
+from ._effects import Effect, Owner, Steps, drive, finish_async, flatten, note_failure
 from ._errors import InactiveFiberError
 from ._registrations import Registration
 from ._tasks import TaskEffect
@@ -24,11 +24,11 @@ class AsyncEffect(TaskEffect):
         "_body",
         "_error",
         "_failures",
-        "_items",
+        "_is_empty",
         "_observers",
+        "_parts",
         "_set_up_done",
         "_stop",
-        "_suspended",
         "value",
     )
 
@@ -36,9 +36,9 @@ class AsyncEffect(TaskEffect):
         self._body = body
         self._error: Exception | None = None
         self._failures: list[Exception] = []
-        self._items: list[Any] = []
-        self._suspended: AsyncGenerator[Any, Any] | None = None
+        self._is_empty = True
         self._observers = 0
+        self._parts: list[Registration] = []
         self._set_up_done = anyio.Event()
         self._stop = anyio.Event()
         self.value: Any = None
@@ -47,8 +47,7 @@ class AsyncEffect(TaskEffect):
 
     @property
     def children(self) -> Sequence[Effect]:
-        parts = (item for item in self._items if isinstance(item, Effect))
-        return tuple(child for part in parts for child in part.children)
+        return tuple(child for part in self._parts for child in part.children)
 
     async def _set_up(self) -> Effect:
         self._observers += 1
@@ -61,95 +60,84 @@ class AsyncEffect(TaskEffect):
         self._stop.set()
 
     async def _run(self) -> None:
-        cause: BaseException | None = None
         try:
-            await self._collect_all()
-            self._set_up_done.set()
-            if self._items or self._suspended is not None:
-                await self._stop.wait()
-        except BaseException as error:
-            cause = error
-        await self._end(cause)
-
-    async def _end(self, cause: BaseException | None) -> None:
-        """Takes down what was set up; `cause` is what ended the setup or the time after it."""
-        failed_setup = isinstance(cause, Exception)
-        rest = await self._take_down(None if failed_setup else cause, self._failures)
-        if not failed_setup:
-            cause = rest
-        if not self._set_up_done.is_set():
-            cause = self._setup_ended(cause)
-        if not self._stop.is_set():  # else whoever asked for it has them
-            for failure in self._failures:
-                self.owner.kernel.report(self.owner, failure, self.label)
-        if cause is not None:
-            raise cause
-
-    def _setup_ended(self, cause: BaseException | None) -> BaseException | None:
-        """Gives a setup that did not land its error; returns what else has to be raised."""
-        self._set_up_done.set()
-        if not isinstance(cause, Exception):
-            self._error = InactiveFiberError(f"set up {self.label}", str(self.owner), "UNLOADING")
-            return cause
-        cause.add_note(f"in the setup of {self.label} of {self.owner}")
-        self._error = cause
-        if not self._observers:
-            self.owner.kernel.report(self.owner, cause, self.label)
-        return None
-
-    async def _collect_all(self) -> None:
-        result = self._body()
-        if not inspect.isasyncgen(result):
-            await self._collect(await result if inspect.isawaitable(result) else result)
-            return
-        try:
-            async for value in result:
-                if value is None:
-                    self._suspended = result
-                    return
-                await self._collect(value)
-                if self._stop.is_set():
-                    break
+            async with AsyncExitStack() as undo:
+                try:
+                    await self._collect_all(undo)
+                except Exception as error:
+                    self._error = error
+                else:
+                    self._set_up_done.set()
+                    if not self._is_empty:
+                        await self._stop.wait()
+        except Exception as error:  # of a manager
+            if self._set_up_done.is_set():
+                raise
+            self._error = error
         finally:
-            if self._suspended is None:
-                await result.aclose()
+            if not self._set_up_done.is_set():
+                self._fail_setup()
+            if not self._stop.is_set():  # else whoever asked for it has them
+                for failure in self._failures:
+                    self.owner.kernel.report(self.owner, failure, self.label)
 
-    async def _collect(self, value: Any) -> None:
+    def _fail_setup(self) -> None:
+        if self._error is None:  # it was cancelled
+            self._error = InactiveFiberError(f"set up {self.label}", str(self.owner), "UNLOADING")
+        else:
+            self._error.add_note(f"in the setup of {self.label} of {self.owner}")
+            if not self._observers:
+                self.owner.kernel.report(self.owner, self._error, self.label)
+        self._set_up_done.set()
+
+    async def _collect_all(self, undo: AsyncExitStack) -> None:
+        result = self._body()
+        if inspect.isasyncgen(result):
+            await self._collect_steps(undo, result)
+        else:
+            await self._collect(undo, await result if inspect.isawaitable(result) else result)
+
+    async def _collect_steps(self, undo: AsyncExitStack, steps: AsyncGenerator[Any, Any]) -> None:
+        suspended = False
+
+        async def end(_: object, cause: BaseException | None, __: object) -> bool:
+            if suspended:
+                await finish_async(steps, self.label, cause)
+            else:
+                await steps.aclose()
+            return suspended
+
+        undo.push_async_exit(partial(self._leave, end))
+        async for value in steps:
+            if value is None:
+                suspended, self._is_empty = True, False
+                return
+            await self._collect(undo, value)
+            if self._stop.is_set():
+                return
+
+    async def _collect(self, undo: AsyncExitStack, value: Any) -> None:
+        if value is None:
+            return
+        self._is_empty = False
         if isinstance(value, AbstractAsyncContextManager):
             self.value = await value.__aenter__()
-            self._items.append(value)
-        elif value is not None:
-            plain = Registration(self.owner, self.label, owned=False)
-            self._items.append(plain)
-            self.value = plain.collect(value)
+            undo.push_async_exit(partial(self._leave, value.__aexit__))
+        else:
+            part = Registration(self.owner, self.label, owned=False)
+            self._parts.append(part)
+            undo.push_async_callback(drive, part.undo(self._failures))
+            self.value = part.collect(value)
 
-    async def _take_down(
-        self, cause: BaseException | None, errors: list[Exception]
-    ) -> BaseException | None:
-        """Undoes all items; returns what of `cause`, or of an item's exit, goes on outwards."""
-        for item in reversed(self._items):
-            if isinstance(item, AbstractAsyncContextManager):
-                cause = await self._leave(partial(_exit, item, cause), cause, errors)
-            else:
-                await drive(item.undo(errors))
-        if self._suspended is not None:
-            leave = partial(_resume, self._suspended, cause, self.label)
-            cause = await self._leave(leave, cause, errors)
-        return cause
-
-    async def _leave(
-        self, leave: Callable[[], Any], cause: BaseException | None, errors: list[Exception]
-    ) -> BaseException | None:
+    async def _leave(self, leave: Callable[..., Any], *reason: Any) -> bool:
+        """Leaves a manager; if it fails by itself, those around it are left as usual."""
         try:
-            swallowed = await leave()
+            return bool(await leave(*reason))
         except Exception as error:
-            if cause is not None:
-                return error
-            note_failure(error, self, errors)
-            return None
-        except BaseException as error:
-            return error
-        return None if swallowed else cause
+            if reason[0] is not None:
+                raise
+            note_failure(error, self, self._failures)
+            return False
 
     def _steps(self, errors: list[Exception]) -> Steps:
         yield from super()._steps(errors)
@@ -160,25 +148,3 @@ class AsyncEffect(TaskEffect):
             self._failures += flatten([error])
         else:
             super()._failed(error)
-
-
-async def _exit(
-    manager: AbstractAsyncContextManager[object], cause: BaseException | None
-) -> object:
-    if cause is None:
-        return await manager.__aexit__(None, None, None)
-    return await manager.__aexit__(type(cause), cause, cause.__traceback__)
-
-
-async def _resume(
-    generator: AsyncGenerator[object, None], cause: BaseException | None, label: str
-) -> object:
-    try:
-        if cause is None:
-            await anext(generator)
-        else:
-            await generator.athrow(cause)
-    except StopAsyncIteration:
-        return True
-    await generator.aclose()
-    raise yielded_again(label)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from anyio.lowlevel import checkpoint
 
 from ._actor import CANCELLED
-from ._effects import Effect, Steps, attempt, finish_generator, note_failure, yielded_again
+from ._effects import Effect, Steps, attempt, finish_async, finish_generator, note_failure
 from ._errors import PluginDefinitionError, TeardownTimeoutError
 from ._fiber import Fiber
 from ._plugins import Form, form_of
@@ -129,7 +129,7 @@ class AsyncGeneratorBody(Effect):
         if not fiber.effects:
             fiber.actor.finish()  # with this call, since nothing is left to undo
         try:
-            result = yield partial(_last, self._generator, self.label)
+            result = yield partial(finish_async, self._generator, self.label)
         except Exception as error:
             note_failure(error, self, errors)
         else:
@@ -141,12 +141,6 @@ class AsyncGeneratorBody(Effect):
 
 async def _first(generator: AsyncGenerator[object, None]) -> object:
     return await anext(generator, _ENDED)
-
-
-async def _last(generator: AsyncGenerator[object, None], label: str) -> None:
-    if await anext(generator, _ENDED) is not _ENDED:
-        await generator.aclose()
-        raise yielded_again(label)
 
 
 def _call_plain(fiber: Fiber, call: Callable[..., Any], *arguments: object) -> Any:

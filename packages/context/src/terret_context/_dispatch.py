@@ -1,4 +1,4 @@
-"""Listener tables, and the five ways to dispatch an event to them."""
+"""Listeners, the tables of them, and what dispatches select from these."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -6,11 +6,8 @@ from itertools import count
 from types import CoroutineType
 from typing import Any, Final, TypeAlias
 
-import anyio
-from anyio.lowlevel import checkpoint
-
 from ._effects import Effect, Owner
-from ._errors import NextCalledTwiceError, SubjectError
+from ._errors import SubjectError
 from ._events import Event, is_async
 from ._scopes import scope_chain, scope_record
 from ._tasks import TaskHandle
@@ -180,99 +177,13 @@ def emit(
             else:
                 result = listener.fn(*payload)
                 if result is not None and isinstance(result, CoroutineType):
-                    _spawn(listener, partial(_finish, result), failed)
+                    _spawn(listener, partial(finish, result), failed)
         except Exception as error:
             (failed or _report)(listener, error)
 
 
-async def parallel(listeners: Iterable[Listener], payload: tuple[Any, ...], name: str) -> int:
-    """Runs all listeners concurrently, each to its end; raises their failures as one group."""
-    failures: dict[int, Exception] = {}
-    ran = 0
-
-    async def run(index: int, listener: Listener) -> None:
-        nonlocal ran
-        if not listener.take():
-            return
-        ran += 1
-        try:
-            await _finish(listener.fn(*payload))
-        except Exception as error:
-            failures[index] = error
-
-    await checkpoint()
-    async with anyio.create_task_group() as group:
-        for index, listener in enumerate(listeners):
-            group.start_soon(run, index, listener)
-    if failures:
-        raise ExceptionGroup(
-            f'listeners of "{name}"', [failures[index] for index in sorted(failures)]
-        )
-    return ran
-
-
-def bail(listeners: Iterable[Listener], payload: tuple[Any, ...]) -> Any:
-    """Calls plain listeners until one returns something or raises."""
-    for listener in listeners:
-        if listener.take():
-            result = listener.fn(*payload)
-            if result is not None:
-                return result
-    return None
-
-
-async def serial(listeners: Iterable[Listener], payload: tuple[Any, ...]) -> Any:
-    """Awaits listeners one at a time until one returns something or raises."""
-    await checkpoint()
-    for listener in listeners:
-        if listener.take():
-            result = await _finish(listener.fn(*payload))
-            if result is not None:
-                return result
-    return None
-
-
-async def waterfall(
-    listeners: tuple[Listener, ...],
-    payload: tuple[Any, ...],
-    inner: Callable[[], Any],
-    event: Event,
-) -> Any:
-    """Runs the listeners as middleware around `inner`; the first one is outermost."""
-    await checkpoint()
-    return await _wrap(listeners, 0, payload, inner, event)
-
-
-async def _wrap(
-    listeners: tuple[Listener, ...],
-    index: int,
-    payload: tuple[Any, ...],
-    inner: Callable[[], Any],
-    event: Event,
-) -> Any:
-    while index < len(listeners) and not listeners[index].take():
-        index += 1
-    if index == len(listeners):
-        return await _finish(inner())
-    listener = listeners[index]
-    calls = running = 0
-
-    async def call_next() -> Any:
-        nonlocal calls, running
-        if running or (calls and not event.repeat):
-            who = getattr(listener.fn, "__qualname__", repr(listener.fn))
-            raise NextCalledTwiceError(event.name, who, overlapping=running > 0)
-        calls += 1
-        running += 1
-        try:
-            return await _wrap(listeners, index + 1, payload, inner, event)
-        finally:
-            running -= 1
-
-    return await _finish(listener.fn(*payload, call_next))
-
-
-async def _finish(result: Any) -> Any:
+async def finish(result: Any) -> Any:
+    """Awaits what a listener returned, if it has to be."""
     return await result if hasattr(result, "__await__") else result
 
 

@@ -1,6 +1,14 @@
 """Effects: everything that can be undone and is owned by a fiber."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from functools import partial
 from types import CoroutineType
 from typing import Any, Protocol, TypeAlias
@@ -113,11 +121,10 @@ class Effect:
         """Undoes the effect, or joins an undo that runs already; failures go to `errors`."""
         if self._phase == "closing" and self._joined is not None:
             yield partial(_shielded, self._joined.wait)
-        elif self.async_part() is None:
-            self.undo_now(errors)
         elif self._phase == "open":
             self._phase = "closing"
-            self._joined = anyio.Event()
+            if self.async_part() is not None:
+                self._joined = anyio.Event()
             try:
                 yield from self._steps(errors)
             finally:
@@ -125,12 +132,8 @@ class Effect:
 
     def undo_now(self, errors: list[Exception]) -> None:
         """Undoes an effect that has no asynchronous part."""
-        if self._phase == "open":
-            self._phase = "closing"
-            try:
-                self._release(errors)
-            finally:
-                self.finish()
+        for wait in self.undo(errors):
+            raise AssertionError(f"{self.label} waits for {wait}")
 
     def finish(self) -> None:
         """Marks the effect as undone and takes it off its owner's stack."""
@@ -159,10 +162,22 @@ def finish_generator(generator: Generator[object, object, object], label: str) -
     except StopIteration:
         return
     generator.close()
-    raise yielded_again(label)
+    raise _yielded_again(label)
 
 
-def yielded_again(label: str) -> InvalidEffectError:
+async def finish_async(
+    generator: AsyncGenerator[object, Any], label: str, cause: BaseException | None = None
+) -> None:
+    """Does the same with an async generator, into which `cause` may be thrown."""
+    try:
+        await (anext(generator) if cause is None else generator.athrow(cause))
+    except StopAsyncIteration:
+        return
+    await generator.aclose()
+    raise _yielded_again(label)
+
+
+def _yielded_again(label: str) -> InvalidEffectError:
     return InvalidEffectError(f"{label} yielded again in its teardown; one bare `yield` suspends")
 
 

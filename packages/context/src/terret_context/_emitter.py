@@ -1,24 +1,16 @@
-"""Listening and dispatching through a context."""
+"""Listening through a context, and the five ways to dispatch an event."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, TypeVarTuple, overload
 
-from ._dispatch import (
-    UNSET,
-    Listener,
-    Table,
-    bail,
-    emit,
-    parallel,
-    select,
-    serial,
-    subject_of,
-    waterfall,
-)
+import anyio
+from anyio.lowlevel import checkpoint
+
+from ._dispatch import UNSET, Listener, Table, emit, finish, select, subject_of
 from ._effects import Effect
-from ._errors import EventModeError
+from ._errors import EventModeError, NextCalledTwiceError
 from ._events import Bail, Emit, Event, Mode, Next, Parallel, Serial, Waterfall, require_event
-from ._fiber import View
+from ._fiber import Fiber
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -26,10 +18,13 @@ Ts = TypeVarTuple("Ts")
 _ALL: Final[tuple[Mode, ...]] = ("emit", "parallel", "bail", "serial", "waterfall")
 
 
-class Emitter(View):
+class Emitter:
     """The part of `Context` that deals with events."""
 
     __slots__ = ()
+
+    fiber: Fiber
+    _scope: object | None
 
     @overload
     def on(
@@ -132,21 +127,49 @@ class Emitter(View):
         Raises their failures as one `ExceptionGroup`, in listener order.
         """
         found, chosen = self._select(event, "parallel", payload, subject)
-        return await parallel(chosen, (payload,), found.name)
+        failures: dict[int, Exception] = {}
+        ran = 0
+
+        async def run(index: int, listener: Listener) -> None:
+            nonlocal ran
+            if not listener.take():
+                return
+            ran += 1
+            try:
+                await finish(listener.fn(payload))
+            except Exception as error:
+                failures[index] = error
+
+        await checkpoint()
+        async with anyio.create_task_group() as group:
+            for index, listener in enumerate(chosen):
+                group.start_soon(run, index, listener)
+        if failures:
+            in_order = [failures[index] for index in sorted(failures)]
+            raise ExceptionGroup(f'listeners of "{found.name}"', in_order)
+        return ran
 
     def bail(self, event: Bail[P, R] | str, payload: P, *, subject: object = UNSET) -> R | None:
         """Calls listeners until one returns something but `None`, or raises."""
-        _, chosen = self._select(event, "bail", payload, subject)
-        result: R | None = bail(chosen, (payload,))
-        return result
+        for listener in self._select(event, "bail", payload, subject)[1]:
+            if listener.take():
+                result: R | None = listener.fn(payload)
+                if result is not None:
+                    return result
+        return None
 
     async def serial(
         self, event: Serial[P, R] | str, payload: P, *, subject: object = UNSET
     ) -> R | None:
         """Awaits listeners one at a time until one returns something but `None`, or raises."""
         _, chosen = self._select(event, "serial", payload, subject)
-        result: R | None = await serial(chosen, (payload,))
-        return result
+        await checkpoint()
+        for listener in chosen:
+            if listener.take():
+                result: R | None = await finish(listener.fn(payload))
+                if result is not None:
+                    return result
+        return None
 
     async def waterfall(
         self,
@@ -162,7 +185,8 @@ class Emitter(View):
         those behind it; a second call raises `NextCalledTwiceError` unless the event is `repeat`.
         """
         found, chosen = self._select(event, "waterfall", payload, subject)
-        result: R = await waterfall(chosen, (payload,), inner, found)
+        await checkpoint()
+        result: R = await _wrapped(chosen, payload, inner, found)
         return result
 
     def listeners(
@@ -204,3 +228,29 @@ class Emitter(View):
             tables[name] = table = Table(lambda: tables.pop(name, None))
         table.add(listener, prepend=prepend)
         return listener
+
+
+async def _wrapped(
+    listeners: tuple[Listener, ...], payload: object, inner: Callable[[], Any], event: Event
+) -> Any:
+    """Calls the first listener around the rest of them."""
+    while listeners and not listeners[0].take():
+        listeners = listeners[1:]
+    if not listeners:
+        return await finish(inner())
+    listener, rest = listeners[0], listeners[1:]
+    calls = running = 0
+
+    async def call_next() -> Any:
+        nonlocal calls, running
+        if running or (calls and not event.repeat):
+            who = getattr(listener.fn, "__qualname__", repr(listener.fn))
+            raise NextCalledTwiceError(event.name, who, overlapping=running > 0)
+        calls += 1
+        running += 1
+        try:
+            return await _wrapped(rest, payload, inner, event)
+        finally:
+            running -= 1
+
+    return await finish(listener.fn(payload, call_next))

@@ -1,4 +1,4 @@
-"""Fibers: running instances of plugins, and the views that plugin code holds of them."""
+"""Fibers: running instances of plugins."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context as Variables
@@ -13,36 +13,12 @@ from ._effects import Effect, Host, Steps, flatten
 from ._errors import ConfigError, ConfigFault, ContextError, InactiveFiberError, PluginFailedError
 from ._models import BaseModel
 from ._plugins import Plugin
-from ._realms import Realm, RealmMap, Slot
+from ._realms import Slot
 from ._services import Binding, BindingTable
 from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING, FiberState, Restart
 from ._waits import current_transition, refuse_circular_wait
 
 Target = tuple[int, tuple[Binding | None, ...]]
-
-
-class View:
-    """A fiber, the realms it sees and a scope key: the data of a `Context`."""
-
-    __slots__ = ("_cache", "_realms", "_scope", "_seen", "fiber")
-
-    fiber: "Fiber"
-    _realms: RealmMap | None
-    _scope: object | None
-    _cache: dict[Any, Any]
-    _seen: dict[Binding, Any]
-
-    def __init__(self, fiber: "Fiber", realms: RealmMap | None, scope: object | None) -> None:
-        put = object.__setattr__  # a context refuses to be given attributes
-        put(self, "fiber", fiber)
-        put(self, "_realms", realms)
-        put(self, "_scope", scope)
-        put(self, "_cache", {})
-        put(self, "_seen", {})
-
-    def realm(self, key: str) -> Realm | None:
-        """Returns the realm in which this view looks `key` up; `None` is the common one."""
-        return None if self._realms is None else self._realms.find(key)
 
 
 class Kernel(Host, Protocol):
@@ -63,7 +39,6 @@ class Kernel(Host, Protocol):
     def settled(self, fiber: "Fiber") -> bool: ...
     def touch_dependents(self, binding: Binding) -> None: ...
     def forget_lookups(self) -> None: ...
-    def silence(self, fiber: "Fiber") -> None: ...
     def announce(self, fiber: "Fiber") -> None: ...
     def report_failures(self, fiber: "Fiber") -> None: ...
 
@@ -83,6 +58,7 @@ class Fiber:
         needs: Each declared key, and whether it is required.
         provides: The keys it must provide.
         ctx: Its context, the same one over all restarts.
+        upper: The context that it was mounted through.
         retired_by: The context variables of whoever asked for its disposal.
     """
 
@@ -98,7 +74,7 @@ class Fiber:
     needs: tuple[tuple[str, bool], ...] = ()
     provides: tuple[str, ...] = ()
     ctx: Any = None
-    upper: View | None = None
+    upper: Any = None
     is_scope: bool = False
     state: FiberState = PENDING
     since: float = 0.0
@@ -161,11 +137,6 @@ class Fiber:
         """Whether new effects, children, listeners and tasks are accepted."""
         state = self.state
         return state is ACTIVE or state is LOADING or (state is PENDING and not self.retiring)
-
-    @property
-    def offers(self) -> bool:
-        """Whether its bindings count for others."""
-        return self.state is ACTIVE
 
     @property
     def ends(self) -> bool:

@@ -13,11 +13,11 @@ from ._actor import Actor
 from ._effects import Steps
 from ._fiber import Fiber
 from ._internal import log
-from ._reasons import waits_of
 from ._register import Register
 from ._states import ACTIVE, DISPOSED, FAILED, LOADING, PENDING, UNLOADING
 from ._targets import target_of
 from ._transitions import count_load, load, unload
+from .diagnostics import find_cycles, text_of, waits_of
 
 _BURST: Final = 64
 """Transitions between two visits of the event loop."""
@@ -47,6 +47,7 @@ class Kernel(Register):
         self._watches = False
         self._wake: anyio.Event | None = None
         self._idle: anyio.Event | None = None
+        self._cycles: set[frozenset[int]] = set()
         self._scope: CancelScope | None = None
         self._deadline = math.inf
 
@@ -130,7 +131,7 @@ class Kernel(Register):
 
     async def _sleep(self) -> None:
         if self.edges_are_new:
-            self.report_cycles()
+            self._report_cycles()
         if self._idle is not None:
             self._idle.set()
             self._idle = None
@@ -138,6 +139,15 @@ class Kernel(Register):
         await self._wake.wait()
         self._wake = None
         self.now = anyio.current_time()
+
+    def _report_cycles(self) -> None:
+        """Logs circles of requirements that were not there before."""
+        self.edges_are_new = False
+        for cycle in find_cycles(self.fibers):
+            members = frozenset(fiber.uid for fiber in cycle)
+            if members not in self._cycles:
+                self._cycles.add(members)
+                log.error("plugins that wait for each other: %s", text_of(cycle))
 
     def request_exit(self) -> None:
         """Disposes root; what is not undone after `close_deadline` seconds is cancelled."""
@@ -236,10 +246,7 @@ class Kernel(Register):
     def _proceed(self, fiber: Fiber, value: object, error: Exception | None) -> None:
         """Goes on with a transition in the task of its episode, when a call there has ended."""
         self.now = anyio.current_time()
-        try:
-            self._drive(fiber, value, error)
-        except BaseException as bug:
-            self.fatal(bug)
+        self._drive(fiber, value, error)
         self.wake()
 
     def _divert(self, fiber: Fiber) -> None:

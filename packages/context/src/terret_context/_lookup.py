@@ -3,19 +3,38 @@
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._errors import LookupFailedError, NotInjectedError, ServiceUnavailableError
-from ._fiber import Fiber, View
+from ._fiber import Fiber
 from ._keys import Key, key_name, wire_name
-from ._reasons import why_missing
+from ._realms import Realm, RealmMap
 from ._services import Binding
 from ._views import view_of
+from .diagnostics import why_missing
 
 S = TypeVar("S")
 
 
-class Lookup(View):
-    """The part of `Context` that finds services."""
+class Lookup:
+    """The part of `Context` that finds services: a view of a fiber, with realms and a scope key."""
 
-    __slots__ = ()
+    __slots__ = ("_cache", "_realms", "_scope", "_seen", "fiber")
+
+    fiber: Fiber
+    _realms: RealmMap | None
+    _scope: object | None
+    _cache: dict[Any, Any]
+    _seen: dict[Binding, Any]
+
+    def __init__(self, fiber: Fiber, realms: RealmMap | None, scope: object | None) -> None:
+        put = object.__setattr__  # a context refuses to be given attributes
+        put(self, "fiber", fiber)
+        put(self, "_realms", realms)
+        put(self, "_scope", scope)
+        put(self, "_cache", {})
+        put(self, "_seen", {})
+
+    def realm(self, key: str) -> Realm | None:
+        """Returns the realm in which `key` is looked up; `None` is the common one."""
+        return None if self._realms is None else self._realms.find(key)
 
     def __getitem__(self, key: "Key[S]") -> S:
         """Returns the service of a key that this or an enclosing plugin declared or provided.

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._cycles import find_cycles, text_of
-from ._dispatch import Table, emit, silence
+from ._dispatch import Failed, Listener, Table, emit
+from ._effects import flatten
 from ._events import Event
 from ._fiber import Fiber
 from ._internal import (
+    INTERNAL_ERROR,
     INTERNAL_SERVICE,
     INTERNAL_STATUS,
+    ContainedError,
     ServiceChange,
     StatusChange,
-    contain,
     log,
 )
 from ._keeper import Keeper
@@ -36,7 +37,6 @@ class Register(Keeper):
         self.explain: Callable[[Fiber], object] = str
         self.failures: list[Fiber] | None = None
         self._adaptive: dict[Fiber, None] = {}
-        self._cycles: set[frozenset[int]] = set()
         self.edges_are_new = False
         self._uid = 0
 
@@ -76,15 +76,6 @@ class Register(Keeper):
         for fiber in self._adaptive:
             self.touch(fiber)
 
-    def report_cycles(self) -> None:
-        """Logs circles of requirements that were not there before."""
-        self.edges_are_new = False
-        for cycle in find_cycles(self.fibers):
-            members = frozenset(fiber.uid for fiber in cycle)
-            if members not in self._cycles:
-                self._cycles.add(members)
-                log.error("plugins that wait for each other: %s", text_of(cycle))
-
     def touch_dependents(self, binding: Binding) -> None:
         """Has everybody evaluated who declares the key of a binding that came, went or counts."""
         self.forget_lookups()
@@ -109,11 +100,11 @@ class Register(Keeper):
                 cache.clear()
             self.caches.clear()
 
-    def emit(self, event: Event, *payload: Any) -> None:
+    def emit(self, event: Event, payload: object, failed: Failed | None = None) -> None:
         table = self.tables.get(event.name)
         if table is not None:
             try:
-                emit(table.select(event.name).listeners, payload)
+                emit(table.select(event.name).listeners, (payload,), failed)
             except BaseException as error:  # of a listener, such as SystemExit
                 self.fatal(error)
 
@@ -124,13 +115,16 @@ class Register(Keeper):
             self.emit(INTERNAL_STATUS, StatusChange(fiber, old, fiber.state))
         fiber.notify()
 
-    def silence(self, fiber: Fiber) -> None:
-        """Makes the listeners of a fiber deaf, at the start of its unload."""
-        silence(fiber.effects.values())
-
     def report(self, fiber: Fiber, error: BaseException, label: str) -> None:
-        """Contains a failure: log and `internal/error`, once."""
-        contain(self.tables, fiber, error, label)
+        """Contains a failure: log, each member of a group by itself, and `internal/error`, once."""
+        for leaf in flatten([error]) if isinstance(error, Exception) else (error,):
+            log.error(
+                "%s of %s failed: %s: %s",
+                *(label, fiber, type(leaf).__name__, leaf),
+                exc_info=leaf,
+                extra={"plugin": fiber.name, "fiber": fiber.uid},
+            )
+        self.emit(INTERNAL_ERROR, ContainedError(fiber, label, error), _listener_failed)
 
     def announce(self, fiber: Fiber) -> None:
         """Gives the error of a fiber to those who wait for it, to a batch, or to the log.
@@ -161,3 +155,8 @@ class Register(Keeper):
             around.failures += fiber.failures
         if not (fiber.retiring or around):
             fiber.failures = []
+
+
+def _listener_failed(listener: Listener, error: Exception) -> None:
+    """Only logs: a failure of a listener for failures must not be reported for ever."""
+    log.error("%s of %s failed: %r", listener.label, listener.owner, error, exc_info=error)

@@ -101,14 +101,6 @@ class Registration(Effect):
                 return part
         return None
 
-    def _release(self, errors: list[Exception]) -> None:
-        for item in reversed(self._items):
-            if isinstance(item, Undo):
-                attempt(item.fn, errors, self)
-            else:
-                item.undo_now(errors)
-        self._resume(errors)
-
     def _steps(self, errors: list[Exception]) -> Steps:
         for item in reversed(self._items):
             if not isinstance(item, Undo):
@@ -117,9 +109,6 @@ class Registration(Effect):
                 yield partial(bounded, item.fn, errors, self)
             else:
                 attempt(item.fn, errors, self)
-        self._resume(errors)
-
-    def _resume(self, errors: list[Exception]) -> None:
         if self._suspended is not None:
             attempt(partial(finish_generator, self._suspended, self.label), errors, self)
 

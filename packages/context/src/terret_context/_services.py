@@ -8,6 +8,7 @@ from ._effects import Effect
 from ._errors import DuplicateServiceError, InactiveFiberError
 from ._keys import key_name
 from ._realms import Realm, RealmMap, Slot
+from ._states import ACTIVE
 
 Labels: TypeAlias = Mapping[Any, str | None]
 """Service keys, each with the label of a realm, or `None` for a fresh one."""
@@ -45,7 +46,7 @@ class Binding:
     @property
     def offered(self) -> bool:
         """Whether fibers that do not descend from the provider may bind to it."""
-        return self.live and bool(self.fiber.offers)
+        return self.live and self.fiber.state is ACTIVE
 
 
 class BindingTable:
@@ -110,10 +111,10 @@ class BindingTable:
     def refuse_second(self, slot: Slot, fiber: Any) -> None:
         """Raises `DuplicateServiceError` if another fiber, not being disposed, has the slot."""
         binding = self._bindings.get(slot)
-        if binding is not None and binding.fiber is not fiber and not binding.fiber.ends:
+        if binding is not None and binding.fiber is not fiber and not binding.fiber.retiring:
             raise DuplicateServiceError(slot[0], str(binding.fiber))
         for other in self._declared.get(slot, ()):
-            if other is not fiber and not other.ends:
+            if other is not fiber and not other.retiring:
                 raise DuplicateServiceError(slot[0], str(other))
 
     def add(self, slot: Slot, value: object, fiber: Any, view: Any) -> Binding:

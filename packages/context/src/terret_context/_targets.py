@@ -87,5 +87,5 @@ def _still_held(fiber: Fiber, key: str) -> bool:
     slot = fiber.slot(key)
     binding = fiber.kernel.table.at(slot)
     return (binding is not None and binding.fiber is not fiber) or any(
-        other is not fiber and other.ends for other in fiber.kernel.table.declared(slot)
+        other is not fiber and other.retiring for other in fiber.kernel.table.declared(slot)
     )

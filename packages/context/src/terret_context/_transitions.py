@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from ._bodies import run_body
+from ._dispatch import silence
 from ._effects import Effect, Steps
 from ._errors import NotProvidedError, RestartBudgetError
 from ._fiber import Fiber, Target
@@ -68,7 +69,7 @@ def unload(fiber: Fiber) -> Steps:
         fiber.cause = ", ".join(changed_keys(fiber))
     fiber.set_state(UNLOADING)
     if fiber.effects:
-        fiber.kernel.silence(fiber)
+        silence(fiber.effects.values())
     for binding in tuple(fiber.bindings.values()):
         fiber.kernel.touch_dependents(binding)
     if fiber.bindings or fiber.withdrawn:

@@ -1,17 +1,15 @@
-"""What the container can say of itself: a snapshot, and explanations of single fibers."""
+"""What the container can say of itself: a snapshot, why a fiber waits, and who waits in circles."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ._cycles import cycle_through
 from ._effects import Effect
 from ._fiber import Fiber
-from ._kernel import Kernel
-from ._reasons import missing, waits_of
+from ._register import Register
 from ._services import Binding
 from ._states import FAILED, LOADING, PENDING, UNLOADING
-from ._targets import offered_to, target_of
+from ._targets import closes_cycle, offered_to, providers_of, target_of
 from ._tasks import TaskEffect
 
 
@@ -57,7 +55,7 @@ class Explanation:
         return "; ".join(parts)
 
 
-def explain(kernel: Kernel, fiber: Fiber) -> Explanation:
+def explain(kernel: Register, fiber: Fiber) -> Explanation:
     """Says in which state a fiber is, what it misses and why, and who waits for it."""
     now = kernel.clock()
     error = None
@@ -77,7 +75,7 @@ def explain(kernel: Kernel, fiber: Fiber) -> Explanation:
     )
 
 
-def snapshot(kernel: Kernel) -> dict[str, Any]:
+def snapshot(kernel: Register) -> dict[str, Any]:
     """Returns fibers, bindings, realms and listeners as JSON-able data."""
     return {
         "fibers": [_fiber(fiber) for fiber in kernel.fibers],
@@ -138,3 +136,123 @@ def _waits_for(other: Fiber, fiber: Fiber) -> bool:
         required and other.slot(key) in slots and offered_to(other, key) is None
         for key, required in other.needs
     )
+
+
+def why_missing(fiber: Fiber, key: str) -> str:
+    """Says why a fiber has no binding for a key that it declares."""
+    table = fiber.kernel.table
+    slot = fiber.slot(key)
+    binding = table.at(slot)
+    if binding is not None and offered_to(fiber, key) is not None:
+        if closes_cycle(fiber, binding):
+            return f"{binding.fiber} depends on it in turn, so the optional key counts as absent"
+        return f"{fiber} is {fiber.state.value}"
+    if binding is not None:
+        if binding.offered:
+            return f"its provider {binding.fiber} belongs to the plugin itself"
+        return _state_of_provider(binding.fiber)
+    declared = [other for other in table.declared(slot) if not other.retiring]
+    if declared:
+        return _state_of_provider(declared[0])
+    if any(other.key == key for other in table):
+        return f"waiting for {key}, provided in another realm only"
+    installed = ", ".join(fiber.kernel.hint(key))
+    hint = f" (installed: {installed})" if installed else ""
+    return f"waiting for {key}, provided by no one{hint}"
+
+
+def missing(fiber: Fiber) -> tuple[tuple[str, str], ...]:
+    """Returns the required keys that a fiber waits for, each with the reason."""
+    if fiber.committed is not None:
+        return ()
+    return tuple(
+        (key, why_missing(fiber, key))
+        for key, required in fiber.needs
+        if required and offered_to(fiber, key) is None
+    )
+
+
+def waits_of(fiber: Fiber) -> str:
+    """Says what a load or unload waits for."""
+    if fiber.state is UNLOADING and fiber.awaits is None:
+        bindings = (*fiber.bindings.values(), *fiber.withdrawn)
+        users = dict.fromkeys(str(user) for binding in bindings for user in binding.consumers)
+        return f"it waits for {', '.join(users)} to come down" if users else "it is being undone"
+    awaited = fiber.awaits
+    if awaited is None:
+        return "its body has not returned"
+    why = "".join(f": {reason}" for _, reason in missing(awaited)[:1])
+    return f"it waits for {awaited}, which is {awaited.state.value}{why}"
+
+
+def _state_of_provider(provider: Fiber) -> str:
+    why = f": {provider.error}" if provider.state is FAILED and provider.error else ""
+    return f"provider {provider} is {provider.state.value}{why}"
+
+
+def cycle_through(fiber: Fiber) -> tuple[Fiber, ...]:
+    """Returns the fibers of a circle that a waiting fiber is part of, or nothing."""
+    for cycle in find_cycles(_waiting_with(fiber)):
+        if fiber in cycle:
+            start = cycle.index(fiber)
+            return (*cycle[start:], *cycle[:start])
+    return ()
+
+
+def find_cycles(fibers: Iterable[Fiber]) -> Iterator[tuple[Fiber, ...]]:
+    """Yields disjoint circles among fibers, each beginning with its member mounted first."""
+    waits = {fiber: set(_blockers(fiber)) for fiber in fibers if fiber.state is PENDING}
+    _strip(waits)
+    while waits:
+        path = [min(waits, key=lambda fiber: fiber.uid)]
+        while (following := min(waits[path[-1]], key=lambda fiber: fiber.uid)) not in path:
+            path.append(following)
+        cycle = path[path.index(following) :]
+        start = min(range(len(cycle)), key=lambda index: cycle[index].uid)
+        yield (*cycle[start:], *cycle[:start])
+        for fiber in cycle:
+            del waits[fiber]
+        _strip(waits)
+
+
+def text_of(cycle: Iterable[Fiber]) -> str:
+    """Returns `a → b → a`."""
+    names = [fiber.name for fiber in cycle]
+    return " → ".join((*names, *names[:1]))
+
+
+def _blockers(fiber: Fiber) -> Iterator[Fiber]:
+    """Yields what a waiting fiber waits for: providers that are not up, or its parent."""
+    for key, required in fiber.needs:
+        if required and offered_to(fiber, key) is None:
+            yield from providers_of(fiber, key)
+    if fiber.parent is not None and fiber.parent.state is PENDING:
+        yield fiber.parent
+
+
+def _waiting_with(fiber: Fiber) -> Iterable[Fiber]:
+    seen: dict[Fiber, None] = {}
+    open_ = [fiber]
+    while open_:
+        node = open_.pop()
+        if node not in seen and node.state is PENDING:
+            seen[node] = None
+            open_ += _blockers(node)
+    return seen
+
+
+def _strip(waits: dict[Fiber, set[Fiber]]) -> None:
+    """Removes what waits, in the end, for something that is not part of a circle."""
+    blocked: dict[Fiber, list[Fiber]] = {}
+    for fiber in waits:
+        waits[fiber] = {blocker for blocker in waits[fiber] if blocker in waits}
+        for blocker in waits[fiber]:
+            blocked.setdefault(blocker, []).append(fiber)
+    free = [fiber for fiber, blockers in waits.items() if not blockers]
+    while free:
+        fiber = free.pop()
+        del waits[fiber]
+        for waiting in blocked.get(fiber, ()):
+            waits[waiting].discard(fiber)
+            if not waits[waiting]:
+                free.append(waiting)
