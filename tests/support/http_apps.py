@@ -1,6 +1,7 @@
 """The HTTP service of a project, in this process, and a client of it."""
 
 import json
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -83,6 +84,8 @@ class Stream:
     headers: dict[str, str]
     chunks: ObjectReceiveStream[bytes]
     gone: anyio.Event
+    cut: anyio.Event
+    """Set when the app has ended its answer, in order or not."""
     _rest: bytes = field(default=b"")
 
     def disconnect(self) -> None:
@@ -160,21 +163,25 @@ class Client:
         body: object = None,
         *,
         headers: Mapping[str, str] | None = None,
+        takes: float = math.inf,
     ) -> AsyncIterator[Stream]:
-        """Gives the answer when it begins; leaving the block disconnects."""
+        """Gives the answer when it begins; leaving the block disconnects.
+
+        After so many pieces it takes no more.
+        """
         given = {**self.headers, **(headers or {})}
         if body is not None:
             given.setdefault("content-type", "application/json")
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with anyio.create_task_group() as group:
-            exchange = _Exchange(b"" if body is None else raw)
+            exchange = _Exchange(b"" if body is None else raw, takes)
             scope = self._scope(method, path, given)
             group.start_soon(exchange.run, self.app, scope)
             async with exchange.started, exchange.chunks:
                 with anyio.fail_after(10):
                     start = await exchange.started.receive()
                 names = {name.decode(): value.decode() for name, value in start["headers"]}
-                yield Stream(start["status"], names, exchange.chunks, exchange.gone)
+                yield Stream(start["status"], names, exchange.chunks, exchange.gone, exchange.cut)
                 exchange.gone.set()
 
     def _scope(self, method: str, path: str, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -198,15 +205,18 @@ class Client:
 class _Exchange:
     """One request on its way through an app."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, takes: float) -> None:
         self.gone = anyio.Event()
+        self.cut = anyio.Event()
         self._body: bytes | None = body
+        self._takes = takes
         self._start, self.started = anyio.create_memory_object_stream[Message](1)
         self._write, self.chunks = anyio.create_memory_object_stream[bytes](float("inf"))
 
     async def run(self, app: ASGIApp, scope: dict[str, Any]) -> None:
         async with self._start, self._write:
             await app(scope, self._receive, self._send)
+        self.cut.set()
 
     async def _receive(self) -> Message:
         if self._body is not None:
@@ -217,6 +227,9 @@ class _Exchange:
 
     async def _send(self, message: Message) -> None:
         assert not self.gone.is_set(), "nothing is written into a dead connection"
+        self._takes -= 1
+        if self._takes < 0:
+            await anyio.sleep_forever()
         if message["type"] == "http.response.start":
             self._start.send_nowait(message)
         elif message.get("body"):

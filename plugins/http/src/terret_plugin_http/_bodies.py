@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -159,10 +160,11 @@ async def _read(request: Request, limit: int) -> bytes:
         raise too_large
     raw = bytearray()
     try:
-        async for chunk in request.stream():
-            raw += chunk
-            if len(raw) > limit:
-                raise too_large
+        async with aclosing(request.stream()) as chunks:
+            async for chunk in chunks:
+                raw += chunk
+                if len(raw) > limit:
+                    raise too_large
     except ClientDisconnect:
         raise HttpError(400, "bad_json", "the body did not arrive") from None
     return bytes(raw)

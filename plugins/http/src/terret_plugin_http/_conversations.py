@@ -130,6 +130,12 @@ class Conversation:
         changed.set()
 
 
+def is_busy(agent: Agent) -> bool:
+    """Tells whether a turn runs or is about to begin; its last flush may still go on without."""
+    waits = agent.status == "running" and agent.inbox.has_pending
+    return waits or agent.session.open_turn is not None
+
+
 class Conversations:
     """The conversations of the live agents whose sessions have a key."""
 

@@ -15,7 +15,7 @@ from ._answers import PendingAnswer, TurnAnswer
 from ._bodies import MessageBody
 from ._calls import Call, Endpoint, ask_hook
 from ._config import Role
-from ._conversations import Conversation
+from ._conversations import Conversation, is_busy
 from ._errors import HttpError
 from ._neighbours import Cursor, EventStream
 from ._sse import MessageSource
@@ -80,8 +80,7 @@ async def _key(call: Call, body: MessageBody) -> SessionKey:
 
 
 def _send(call: Call, agent: Agent, body: MessageBody) -> str:
-    busy = agent.status == "running" or agent.inbox.has_pending
-    if busy and body.when_busy == "reject":
+    if body.when_busy == "reject" and is_busy(agent):
         raise HttpError(409, "session_busy", "a turn of the session runs")
     message = create_user_message(body.message)
     if body.message_id is not None:

@@ -25,7 +25,7 @@ from ._answers import Cancelled, SessionList, SessionStatus
 from ._bodies import CancelBody, PageQuery
 from ._calls import Call, Endpoint
 from ._config import Role
-from ._conversations import Conversation
+from ._conversations import Conversation, is_busy
 from ._errors import HttpError
 from ._site import Site
 from ._stored import children_of, session_of
@@ -118,7 +118,7 @@ async def cancel_session(call: Call) -> ASGIApp:
     agent = site.agents.get(str(key))
     if agent is None:
         await session_of(site, str(key))
-    cancelled = agent is not None and agent.status == "running"
+    cancelled = agent is not None and is_busy(agent)
     if agent is not None and cancelled:
         await _cancel(site, agent, body)
     answer = {"cancelled": cancelled, "sessionId": key.raw_id}
@@ -131,6 +131,9 @@ async def delete_session(call: Call) -> ASGIApp:
     session = await session_of(site, str(key))
     agent = site.agents.get(str(key))
     if agent is not None:
+        if is_busy(agent):
+            raise HttpError(409, "session_busy", "a turn of the session runs")
+        await agent.when_idle()
         await site.folders.release(agent)
     if site.persistence is not None:
         try:
@@ -184,14 +187,14 @@ async def _rows(call: Call) -> Sequence[_Row]:
 
 def _status(site: Site, conversation: Conversation) -> Literal["idle", "running", "waiting"]:
     agent = site.agents.get(conversation.session.id)
-    if agent is None or agent.status == "idle":
+    if agent is None or not is_busy(agent):
         return "idle"
     return "waiting" if conversation.items else "running"
 
 
 def _child(site: Site, header: SessionHeader) -> dict[str, object]:
     agent = site.agents.get(header.id)
-    status = "idle" if agent is None else agent.status
+    status = "running" if agent is not None and is_busy(agent) else "idle"
     return {"sessionId": header.id, "agent": header.agent_preset, "status": status}
 
 

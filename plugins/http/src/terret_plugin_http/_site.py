@@ -11,7 +11,7 @@ from terret_sessions import SESSION_PERSISTENCE, SessionPersistence
 
 from ._auth import Tokens
 from ._config import Limits
-from ._conversations import Conversation, Conversations
+from ._conversations import Conversation, Conversations, is_busy
 from ._courier import Courier
 from ._errors import HttpError
 from ._links import Links
@@ -89,7 +89,7 @@ class Site:
         """Raises `HttpError` if a message for a session would be one too many."""
         if self.status in (Status.DRAINING, Status.DRAINED):
             raise HttpError(503, "draining", "the service shuts down: try again later")
-        running = [each for each in self.agents.roots() if each.status == "running"]
+        running = [each for each in self.agents.roots() if is_busy(each)]
         if len(running) < self.limits.max_concurrent_turns:
             return
         if all(each.id != session_id for each in running):
