@@ -1,16 +1,20 @@
 """Presets: what each of the known servers wants, and what stands beside a preset beats it."""
 
 import re
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 
-from terret_llm import GenerateOptions, create_user_message
+from mounted_models import mounted_model
+from terret_llm import Finish, FinishChunk, GenerateOptions, LlmCallConfig, create_user_message
 from terret_loader import check_document
-from terret_plugin_llm_openai import OpenAiConfig
+from terret_plugin_llm_openai import OpenAiConfig, llm_openai
 from terret_plugin_llm_openai._presets import PRESETS, Preset
 from terret_plugin_llm_openai._wire import ChatCompletions
+from terret_testing import FaultyModelServer, chat_answer
 
 PAGE = Path(__file__).parents[3] / "docs" / "plugins" / "llm-openai.md"
 
@@ -63,3 +67,37 @@ def test_the_configuration_on_the_page_has_no_faults(number: int, tmp_path: Path
     (tmp_path / "keys" / "openai").write_text("sk-1234567")
     file.write_text(snippets()[number], "utf-8")
     assert check_document(file, env={}).faults == ()
+
+
+def servers() -> list[dict[str, Any]]:
+    """The settings of each server on the page."""
+    entries = [entry for text in snippets() for entry in yaml.safe_load(text)["plugins"].items()]
+    found = [dict(settings) for name, settings in entries if name != "llm-retry"]
+    for settings in found:
+        settings.pop("use", None)
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(servers()) if PAGE.exists() else 0))
+async def test_each_server_on_the_page_answers(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-012, M-075: with its own switches, and its key from the variable that it names."""
+    settings = servers()[number]
+    found = config(**settings)
+    kept = {"apiKeyEnv": found.api_key_env, "apiKey": None, "apiKeyCommand": None}
+    preset = {} if "baseUrl" in settings else {"preset": found.preset}
+    monkeypatch.setenv(found.api_key_env or "NO_KEY", "sk-of-this-server")
+    async with FaultyModelServer(chat_answer("Hi")) as server:
+        here: dict[str, Any] = {**settings, **kept, **preset, "baseUrl": server.url}
+        async with mounted_model(llm_openai, None, **here) as llm:
+            wanted = LlmCallConfig(provider=found.provider, model=found.model or "m")
+            call = await llm.prepare_call(wanted)
+            request = GenerateOptions.of(call.config, messages=(create_user_message("hi"),))
+            async with aclosing(call.stream(request)) as chunks:
+                finish = [chunk async for chunk in chunks][-1]
+    assert finish == FinishChunk(Finish.stop())
+    [sent] = server.requests
+    assert (sent.path, sent.json["model"]) == ("/v1/chat/completions", wanted.model)
+    bearer = "Bearer sk-of-this-server" if found.api_key_env else None
+    assert sent.headers.get("authorization") == bearer
