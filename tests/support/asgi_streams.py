@@ -78,9 +78,8 @@ class _Exchange(httpx2.AsyncByteStream):
         if not message.get("more_body"):
             self._send.close()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._receive:
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._receive
 
     async def aclose(self) -> None:
         self._left.set()

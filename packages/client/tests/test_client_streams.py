@@ -2,18 +2,24 @@
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from scripted_service import ScriptedService, frame
-from terret_client import Event, MalformedAnswerError, StreamLostError, UnreachableError
+from terret_client import (
+    Event,
+    MalformedAnswerError,
+    StreamLostError,
+    TerretClient,
+    UnreachableError,
+)
 
-pytestmark = pytest.mark.virtual_time
-
+virtual_time = pytest.mark.virtual_time
 TURN = (
     b"retry: 2000\n\n",
     frame("session", "1.0", sessionId="s-1"),
@@ -41,6 +47,7 @@ def sent(service: ScriptedService, index: int = 0) -> Any:
     return json.loads(service.requests[index].content)
 
 
+@virtual_time
 async def test_a_turn_ends_with_its_terminal_though_the_connection_stays() -> None:
     """E-530: What follows the terminal is not waited for."""
     service = ScriptedService().stream(*TURN, frame("late", "10.0"), cut=True)
@@ -50,6 +57,7 @@ async def test_a_turn_ends_with_its_terminal_though_the_connection_stays() -> No
     assert service.lines == ["POST /agents/shop/messages/stream -"]
 
 
+@virtual_time
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("place", [1, 10, len(TURN[0] + TURN[1]), len(b"".join(TURN)) - 1])
 async def test_a_broken_stream_is_taken_up_after_its_last_id(place: int, cut: bool) -> None:
@@ -69,6 +77,7 @@ async def test_a_broken_stream_is_taken_up_after_its_last_id(place: int, cut: bo
         )
 
 
+@virtual_time
 async def test_the_session_of_the_answer_is_the_one_that_is_asked_again() -> None:
     """A session that the service chose is named when the message is sent again."""
     service = ScriptedService().stream(b"retry: 1\n\n", cut=True).stream(*TURN)
@@ -79,6 +88,7 @@ async def test_the_session_of_the_answer_is_the_one_that_is_asked_again() -> Non
     assert sent(service, 1)["sessionId"] == "s-1"
 
 
+@virtual_time
 async def test_events_without_a_cursor_are_not_told_twice() -> None:
     """A message that was dropped has two events without a place; the same answer comes again."""
     session, error = frame("session"), frame("error", error="dropped")
@@ -86,6 +96,7 @@ async def test_events_without_a_cursor_are_not_told_twice() -> None:
     assert names(await streamed(service)) == ["session", "error"]
 
 
+@virtual_time
 async def test_waits_begin_with_what_the_service_asks_for_and_grow() -> None:
     """E-530: Each is at most a quarter longer, so that clients do not come back all at once."""
     service = ScriptedService().stream(b"retry: 500\n\n", TURN[1], cut=True)
@@ -96,6 +107,7 @@ async def test_waits_begin_with_what_the_service_asks_for_and_grow() -> None:
     assert 0.5 * 31 <= waited <= 0.5 * 31 * 1.25 + 1
 
 
+@virtual_time
 async def test_the_wait_that_a_busy_service_names_is_kept() -> None:
     """A refusal that may pass is no answer of the turn."""
     service = ScriptedService().stream(*TURN[:2], cut=True)
@@ -106,6 +118,7 @@ async def test_the_wait_that_a_busy_service_names_is_kept() -> None:
     assert anyio.current_time() - begun >= 2 + 60 + 4
 
 
+@virtual_time
 async def test_a_stream_that_stays_lost_says_where_it_was() -> None:
     service = ScriptedService().stream(*TURN[:2], cut=True).nothing(3)
     with pytest.raises(StreamLostError, match=r"cursor '1.0', and 3 attempts") as raised:
@@ -118,6 +131,7 @@ async def test_a_stream_that_stays_lost_says_where_it_was() -> None:
     assert names(rest) == NAMES[1:]
 
 
+@virtual_time
 async def test_events_and_long_connections_begin_the_attempts_anew() -> None:
     """Whoever waits long for a person is cut often by what stands between, and stays."""
     service = ScriptedService()
@@ -136,12 +150,14 @@ def silent(seconds: float) -> httpx2.Response:
     return httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=body())
 
 
+@virtual_time
 async def test_without_a_first_answer_there_is_nothing_to_take_up() -> None:
     service = ScriptedService().nothing()
     with pytest.raises(UnreachableError, match=r"POST http://service/agents/shop.*: refused"):
         await streamed(service)
 
 
+@virtual_time
 @pytest.mark.parametrize("after", [0, 2])
 async def test_an_answer_that_is_no_stream_is_one_error_event(after: int) -> None:
     """E-532: At first, and when the service will not go on."""
@@ -161,6 +177,7 @@ async def test_an_answer_that_is_no_stream_is_one_error_event(after: int) -> Non
     }
 
 
+@virtual_time
 @pytest.mark.parametrize("status", [200, 500])
 async def test_a_page_of_something_in_between_is_an_error_event_too(status: int) -> None:
     """E-532."""
@@ -176,12 +193,14 @@ async def test_a_page_of_something_in_between_is_an_error_event_too(status: int)
     )
 
 
+@virtual_time
 async def test_what_is_no_event_ends_the_stream() -> None:
     service = ScriptedService().stream(TURN[1], b"data: [1]\n\n")
     with pytest.raises(MalformedAnswerError):
         await streamed(service)
 
 
+@virtual_time
 async def test_a_session_is_followed_over_its_turns() -> None:
     """E-120: Only the reader ends it."""
     service = ScriptedService().stream(*TURN, frame("session", "10.0"), cut=True)
@@ -199,6 +218,7 @@ async def test_a_session_is_followed_over_its_turns() -> None:
     assert service.lines == [f"{url}&after=0 -", f"{url} 10.0"]
 
 
+@virtual_time
 async def test_the_log_is_followed_to_the_end_of_the_turn() -> None:
     """E-121: Its last event has another name."""
     service = ScriptedService().stream(frame("done", "3"), frame("turn/end", "4"), cut=True)
@@ -208,9 +228,37 @@ async def test_the_log_is_followed_to_the_end_of_the_turn() -> None:
     assert "protocol=log" in service.lines[0]
 
 
+@virtual_time
 async def test_a_stream_ends_if_nothing_follows() -> None:
     """E-119."""
     service = ScriptedService()
     service.answers.append(httpx2.Response(204))
     async with service.client() as client:
         assert await taken(client.stream_events("shop", "s-1", after="9.1")) == []
+
+
+async def test_a_stream_of_a_real_connection_is_left_in_the_middle() -> None:
+    """Nothing of it is left behind, and the service sees its client go."""
+    left = anyio.Event()
+
+    async def serve(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+            await stream.send(head.encode() + TURN[1])
+            with suppress(anyio.BrokenResourceError):
+                async for _ in stream:  # what is left of the request
+                    pass
+            left.set()
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(listener.serve, serve)
+        port = listener.extra(SocketAttribute.local_port)
+        async with TerretClient(f"http://127.0.0.1:{port}") as client:
+            async with aclosing(client.stream_message("shop", "hello")) as events:
+                assert (await anext(events)).type == "session"
+            await left.wait()
+        tasks.cancel_scope.cancel()

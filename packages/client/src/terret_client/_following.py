@@ -1,8 +1,8 @@
 """Following a stream over broken connections."""
 
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -104,7 +104,7 @@ class Follower:
         sent_again = response.request.method == "POST" and place.cursor is None
         repeated = place.unnumbered if sent_again else 0
         decoder = EventDecoder()
-        async with aclosing(response.aiter_bytes()) as pieces:
+        async with _pieces(response) as pieces:
             async for piece in pieces:
                 events = decoder.feed(piece)
                 self._retry = self._retry if decoder.retry is None else decoder.retry
@@ -133,3 +133,20 @@ class Follower:
             lost = StreamLostError(place.session_id, place.cursor or place.after, self._attempts)
             raise lost from broken.cause
         return max(wait, broken.wait) * random.uniform(1, 1.25)
+
+
+@asynccontextmanager
+async def _pieces(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The body of a response, which may be left in the middle.
+
+    Closing a suspended iterator leaves one inside it to the garbage collector; a read that is
+    cancelled at once ends them all.
+    """
+    pieces = response.aiter_bytes()
+    try:
+        yield pieces
+    finally:
+        with anyio.CancelScope() as scope, suppress(httpx2.HTTPError):
+            scope.cancel()
+            async for _ in pieces:
+                pass
