@@ -83,11 +83,11 @@ class Service:
     async def run(self) -> int:
         """Answers requests until a signal and the drain after it; returns the exit code."""
         self._signals.stop = self._stop.set
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._drain)
-            code = await self._serve()
-            group.cancel_scope.cancel()
-        return code
+        drain = self._root.spawn(self._drain, name="drain")
+        try:
+            return await self._serve()
+        finally:
+            await drain.aclose()
 
     async def _serve(self) -> int:
         while not self._stop.is_set():
