@@ -45,7 +45,7 @@ class Tool:
         is_concurrency_safe: `fn(args)`; only exact `True` lets the call run beside others.
         finalize_content: `fn(exec, outcome)` makes the last change of the content, or returns
             `None` to keep it.
-        timeout_ms: How long a call should take at most; a policy enforces it.
+        timeout_ms: How long a call should take at most; the plugin `tool-timeout` enforces it.
         parse: Checks the arguments and makes the keywords of the call, in place of `parameters`;
             raises `ValueError`. `@tool` fills it in.
     """
