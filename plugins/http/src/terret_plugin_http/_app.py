@@ -40,37 +40,38 @@ class _Dispatch:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        call = Call(self._site, request)
         method = "GET" if request.method == "HEAD" else request.method
         try:
-            response = await self._answer(self._endpoints[method], request)
+            response = await self._answer(self._endpoints[method], call)
         except Exception as error:
-            response = self._refused(request, error)
+            response = self._refused(call, error)
         await response(scope, receive, send)
 
-    async def _answer(self, endpoint: Endpoint, request: Request) -> ASGIApp:
-        site = self._site
-        names = _decoded(request.path_params)
+    async def _answer(self, endpoint: Endpoint, call: Call) -> ASGIApp:
+        site, request = self._site, call.request
+        call.names = _decoded(request.path_params)
         if endpoint.role is None:
-            return await endpoint.handler(Call(site, request, None, names))
+            return await endpoint.handler(call)
         address = request.client.host if request.client else None
-        caller = site.tokens.caller(request.headers.get("authorization"), address)
-        caller.require(endpoint.role)
-        call = Call(site, request, caller, names)
-        if "agent" in names and endpoint.role is not Role.ADMIN:
-            definition = site.definition(names["agent"])
-            call.tenant = await tenant_of(caller, definition, call.headers)
+        call.caller = site.tokens.caller(request.headers.get("authorization"), address)
+        call.caller.require(endpoint.role)
+        if "agent" in call.names and endpoint.role is not Role.ADMIN:
+            definition = site.definition(call.names["agent"])
+            call.tenant = await tenant_of(call.caller, definition, call.headers)
         call.query = read_query(endpoint.query, request)
         if endpoint.body is not None:
             call.body = await read_body(endpoint.body, request, site.limits.max_body_bytes)
         return await endpoint.handler(call)
 
-    def _refused(self, request: Request, error: Exception) -> Response:
+    def _refused(self, call: Call, error: Exception) -> Response:
         told = http_error_of(error)
         if told is not error and told.status == 500:
+            request = call.request
             label = f"{request.method} {request.url.path} (error {told.fields['errorId']})"
             self._site.ctx.report(error, label=label)
-        if told.status == 500 and "session" in request.path_params:
-            told.fields.setdefault("sessionId", unquote(request.path_params["session"]))
+        if call.session_id is not None:
+            told.fields.setdefault("sessionId", call.session_id)
         return told.response()
 
 

@@ -21,18 +21,18 @@ from ._site import Site
 
 @dataclass(slots=True)
 class Call:
-    """A request that may be handled: who calls, for whom, and what was sent.
-
-    `tenant` is that of the agent in the path, and empty where there is none.
-    """
+    """A request on its way: who calls, for whom, and what was sent."""
 
     site: Site
     request: Request
-    caller: Caller | None
+    caller: Caller | None = None
     """Who calls; nobody in particular where no role is needed."""
-    names: Mapping[str, str]
+    names: Mapping[str, str] = field(default_factory=dict)
     """The decoded names in the path."""
     tenant: str = ""
+    """Whose request it is; empty where no agent is in the path."""
+    session_id: str | None = None
+    """What the client calls the session, once that is known."""
     query: Input = field(default_factory=NoQuery)
     body: Input | None = None
 
@@ -65,10 +65,13 @@ class Call:
     def key(self, raw_id: str | None = None) -> SessionKey:
         """Returns the key of a session, by default of that in the path. Raises `HttpError`."""
         agent, environment = self.names["agent"], self.site.folders.environment
+        raw_id = raw_id or self.names["session"]
         try:
-            return SessionKey(self.tenant, environment, agent, raw_id or self.names["session"])
+            key = SessionKey(self.tenant, environment, agent, raw_id)
         except ValueError as error:
             raise HttpError(400, "bad_session_id", str(error)) from None
+        self.session_id = raw_id
+        return key
 
 
 Handler: TypeAlias = Callable[[Call], Awaitable[ASGIApp]]
