@@ -2,7 +2,7 @@
 
 import tempfile
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,6 +62,8 @@ class Seen:
     """Both, folded from the log."""
     suffixes: dict[str, Events] = field(default_factory=dict)
     """What follows a cursor, to the end of its turn."""
+    log: Events = field(default_factory=list)
+    """The log of both, by the protocol of that name."""
 
 
 class People:
@@ -186,6 +188,10 @@ async def look_back(served: Served, client: TerretClient, seen: Seen, people: Pe
     for cursor in ["0", *(str(cursor) for cursor, _ in seen.stored)]:
         events = await taken(client.stream_events("shop", "s", after=cursor))
         seen.suffixes[cursor] = told(events)
+    for after in ("0", None):
+        place = seen.log[-1][0] if after is None else after
+        stream = client.stream_events("shop", "s", after=place, protocol="log")
+        seen.log += told(await taken(stream))
 
 
 def rest_of_turn(stored: Events, cursor: str) -> Events:
@@ -202,7 +208,7 @@ cut_lists = st.lists(st.integers(0, 3000), max_size=8)
 @settings(max_examples=25, deadline=None)
 @given(plan=plans, cuts=cut_lists, backend=st.sampled_from(["asyncio", "trio"]))
 def test_whoever_comes_back_gets_the_rest(plan: Plan, cuts: list[int], backend: str) -> None:
-    """E-083, E-116, E-117, E-131, E-132, E-530, E-550: Whatever people and tools do."""
+    """E-083, E-116, E-117, E-121, E-131, E-132, E-530, E-533, E-550, E-552."""
     seen = anyio.run(run, plan, cuts, backend=backend)
     first, second = turns([data for _, data in seen.stored])
     assert seen.streamed == seen.stored[: len(first)]
@@ -214,3 +220,20 @@ def test_whoever_comes_back_gets_the_rest(plan: Plan, cuts: list[int], backend: 
         validate(data)
     for cursor, suffix in seen.suffixes.items():
         assert suffix == rest_of_turn(seen.stored, cursor)
+    assert is_whole(seen.log)
+    assert not any(is_whole(changed) for changed in mutations(seen.log))
+
+
+def is_whole(log: Events) -> bool:
+    """What a reader of the log can tell from its ids, and from how it ends."""
+    ids = [cursor for cursor, _ in log]
+    return ids == [str(n) for n in range(len(ids))] and log[-1][1]["type"] == "turn/end"
+
+
+def mutations(log: Events) -> Iterator[Events]:
+    """Every single drop, duplicate and swap."""
+    for n in range(len(log)):
+        yield log[:n] + log[n + 1 :]
+        yield log[:n] + log[n : n + 1] + log[n:]
+        if n:
+            yield [*log[: n - 1], log[n], log[n - 1], *log[n + 1 :]]
