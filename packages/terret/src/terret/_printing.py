@@ -39,7 +39,7 @@ def note(text: str, *, failed: bool = False) -> None:
 def terminal_width() -> int:
     """Returns how many characters of a line standard error shows; many where it is no terminal."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _WIDTH
     except (OSError, ValueError):
         return _WIDTH
 

@@ -47,7 +47,7 @@ class Terminal:
     def width(self) -> int:
         """How many characters fit on a line."""
         try:
-            return os.get_terminal_size(self._out.fileno()).columns
+            return os.get_terminal_size(self._out.fileno()).columns or _WIDTH
         except OSError:
             return _WIDTH
 
