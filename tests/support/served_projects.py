@@ -18,7 +18,6 @@ from terret_testing import ScriptedModel
 HARNESS = """
 extends: [service]
 plugins:
-  http: {}
   agent-folders: {defaults: {model: {provider: scripted, model: m}}}
 """
 AGENT = {"agents/shop/agent.yml": "systemPrompt: Sell things.\n"}
@@ -40,10 +39,12 @@ class Served:
     def __init__(self, ctx: Container, transport: httpx2.AsyncBaseTransport) -> None:
         self.ctx = ctx
         self.transport = transport
+        self.paths: list[str] = []
+        """What was asked for."""
 
     def client(self, cuts: Sequence[int] = ()) -> TerretClient:
         """A client, whose streams are cut after so many bytes, one after the other."""
-        return TerretClient(HOST, transport=_Cutting(self.transport, cuts), attempts=3)
+        return TerretClient(HOST, transport=_Cutting(self, cuts), attempts=3)
 
 
 @asynccontextmanager
@@ -59,12 +60,13 @@ async def served_project(root: Path, model: ScriptedModel | None = None) -> Asyn
 class _Cutting(httpx2.AsyncBaseTransport):
     """Breaks streams off. Clients are asked to come back at once, so that tests do not wait."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, cuts: Sequence[int]) -> None:
-        self._inner = inner
+    def __init__(self, served: Served, cuts: Sequence[int]) -> None:
+        self._served = served
         self._cuts = list(cuts)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self._inner.handle_async_request(request)
+        self._served.paths.append(request.url.path)
+        response = await self._served.transport.handle_async_request(request)
         if response.headers.get("content-type", "").startswith("text/event-stream"):
             cut = self._cuts.pop(0) if self._cuts else None
             response.stream = _CutStream(response.stream, cut)
