@@ -143,6 +143,23 @@ def test_a_replacement_takes_the_place_of_a_range(start: int, end: int, left: li
     assert not is_append(event)
 
 
+@pytest.mark.parametrize(("seen", "rewrites"), [(2, 0), (3, 1), (4, 1)])
+def test_replacing_what_nobody_has_read_takes_nothing_back(seen: int, rewrites: int) -> None:
+    """S-050, S-060: The messages that were given before go on; only others start over."""
+    session = _conversation(seen)
+    given = session.derive_messages()
+    for number in range(seen, 4):
+        _say(session, str(number))
+
+    new = create_user_message("new")
+    session.append("user/message", new, surface_op=Replace(2, 3), sources=[(2, 3)])
+
+    assert _texts(session) == ["0", "1", "new"]
+    assert session.rewrites == rewrites
+    assert [message.text for message in given] == ["0", "1", "2", "3"][:seen]
+    assert tuple(session.derive_messages()) == derive_messages(session.events)
+
+
 def test_a_replacement_can_be_replaced() -> None:
     """S-051: Nodes are found by seq, wherever they stand."""
     session = _conversation(3)

@@ -12,8 +12,8 @@ def run_lines(run: ChunkRun, first: int, stop: int) -> list[bytes]:
     """The rows from seq `first` to before `stop`; ValueError if a text cannot be encoded."""
     texts, times = run.columns(first, stop)
     bare = to_json(texts)[2:-2].split(b'","')  # inside of a text, a quote follows a backslash
-    values = (b'"%b"' % text for text in bare)
-    return _lines(run, range(first, stop), to_json(list(times))[1:-1].split(b","), values)
+    seqs = range(first, stop)
+    return _lines(run, seqs, to_json(list(times))[1:-1].split(b","), bare, quote=b'"')
 
 
 def count_lines(run: ChunkRun, lines: Sequence[bytes], at: int, seq: int) -> int:
@@ -49,9 +49,15 @@ def run_columns(
 
 
 def _lines(
-    run: ChunkRun, seqs: range, times: Iterable[bytes], values: Iterable[bytes]
+    run: ChunkRun,
+    seqs: range,
+    times: Iterable[bytes],
+    values: Iterable[bytes],
+    *,
+    quote: bytes = b"",
 ) -> list[bytes]:
-    line = b"%b%%b%b%%b%b" % (_LEAD, run.head.replace(b"%", b"%%"), _TAIL)
+    head = run.head.replace(b"%", b"%%")
+    line = b"".join((_LEAD, b"%b", head, quote, b"%b", quote, _TAIL))
     return [line % each for each in zip(seqs, times, values, strict=True)]
 
 

@@ -1,6 +1,6 @@
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Final, cast
 
 from terret_llm import Chunk, ReasoningDelta, TextDelta, ToolCallDelta, chunk_json
@@ -80,8 +80,8 @@ class ChunkRun:
         start, end = first - self.first, stop - self.first
         if self._text is None:
             return self.texts[start:end], self.times[start:end]
-        ends = self._ends[start:end]
-        begins = chain([self._ends[start - 1] if start else 0], ends)
+        ends = self._ends[start:end].tolist()
+        begins = (self._ends[start - 1] if start else 0, *ends)
         text = self._text
         texts = [text[begin:stop] for begin, stop in zip(begins, ends, strict=False)]
         return texts, self.times[start:end]

@@ -28,7 +28,8 @@ class Log:
         self._run: ChunkRun | None = None  # at the end of the log
         self._folds = LogFolds()
         self._messages: list[Message] = []
-        self._derived = (0, 0)
+        self._derived = 0  # so many nodes of the surface are in the messages
+        self._rewrites = 0
 
     @property
     def events(self) -> Sequence[SessionEvent]:
@@ -52,16 +53,24 @@ class Log:
 
     def derive_messages(self) -> Sequence[Message]:
         """What the model sees now, as a read-only view that does not grow: O(new events)."""
-        generation, done = self._derived
-        nodes = self.surface.nodes
-        if generation != self.surface.replace_generation:
-            self._messages, done = [], 0
-        for node in nodes[done:]:
+        surface = self.surface
+        if surface.settled < self._derived:  # the model had seen what was replaced
+            self._messages, self._derived = [], 0
+            self._rewrites += 1
+        for node in surface.nodes[self._derived :]:
             message = derived_message(node)
             if message is not None:
                 self._messages.append(message)
-        self._derived = (self.surface.replace_generation, len(nodes))
+        self._derived = surface.settled = len(surface.nodes)
         return ListView(self._messages, range(len(self._messages)))
+
+    @property
+    def rewrites(self) -> int:
+        """How often `derive_messages` took back messages that it had given before.
+
+        As long as this number stays, what it gave once is the beginning of what it gives now.
+        """
+        return self._rewrites
 
     def request_header(self) -> EpochHeader | None:
         """The header in force; None before the first request."""

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from time import time_ns
-from typing import Protocol, final
+from typing import Any, Protocol, final
 
 from ._chunk_runs import CHUNK
 from ._errors import SessionBusyError
@@ -20,8 +20,13 @@ class Publisher(Protocol):
     """Where a live session announces its events; a session without one is bare."""
 
     @property
-    def listeners(self) -> Callable[[object | None], tuple[Listener, ...]]:
-        """Gives those who hear of the events of a scope now."""
+    def event(self) -> Any:
+        """What is announced."""
+        ...
+
+    @property
+    def listeners(self) -> Callable[[Any, object | None], tuple[Listener, ...]]:
+        """Gives those who hear of an event in a scope now."""
         ...
 
     def contain(self, session: "Session", error: Exception) -> None:
@@ -123,7 +128,7 @@ class Session(Log):
             for check in self._validators:
                 check(self, event)
             self._commit(event, place)
-            for listener in publisher.listeners(self._scope):
+            for listener in publisher.listeners(publisher.event, self._scope):
                 try:
                     listener(self, event)
                 except Exception as error:

@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from terret_context import AnonymousLayers, Context, Effect, Service, scope_of
 
@@ -223,9 +224,8 @@ class _Entry:
 class _ContextPublisher:
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
-        self.listeners: Callable[[object | None], tuple[Listener, ...]] = partial(
-            ctx.listeners, EVENT
-        )
+        self.event = EVENT
+        self.listeners: Callable[[Any, object | None], tuple[Listener, ...]] = ctx.listeners
 
     def contain(self, session: Session, error: Exception) -> None:
         self._ctx.report(error, label=f"session/event of session {session.id!r}")

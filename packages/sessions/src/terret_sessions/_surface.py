@@ -12,14 +12,16 @@ class Surface:
     """What the model currently sees: an ordered list of events, and how often it was replaced.
 
     A surface folds a log, or any window of one; a replacement that reaches out of the window is
-    refused.
+    refused. `settled` is up to whoever reads the nodes: as many of them were read, and a
+    replacement among those lowers it.
     """
 
-    __slots__ = ("nodes", "replace_generation")
+    __slots__ = ("nodes", "replace_generation", "settled")
 
     def __init__(self) -> None:
         self.nodes: list[SessionEvent] = []
         self.replace_generation = 0
+        self.settled = 0
 
     @property
     def seqs(self) -> tuple[int, ...]:
@@ -50,6 +52,7 @@ class Surface:
         self.nodes[place] = (event,)
         if event.surface_op != "append":
             self.replace_generation += 1
+            self.settled = min(self.settled, place.start)
 
     def _plan_replace(self, event: SessionEvent, operation: Replace) -> slice:
         first = self._position(event, operation.start)
@@ -65,8 +68,8 @@ class Surface:
         return slice(first, last + 1)
 
     def _position(self, event: SessionEvent, seq: int) -> int:
-        for position, node in enumerate(self.nodes):
-            if node.seq == seq:
+        for position in range(len(self.nodes) - 1, -1, -1):  # what is replaced is mostly recent
+            if self.nodes[position].seq == seq:
                 return position
         raise _refused(event, f"there is no node {seq} on the surface")
 

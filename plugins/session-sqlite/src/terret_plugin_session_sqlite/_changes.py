@@ -78,8 +78,10 @@ class Delete:
 
 def _behind(next_seq: int, block: LineBlock) -> tuple[int, bytes]:
     """First seq and lines of what is not stored of a block."""
-    stored = max(0, next_seq - block.seqs.start)
-    return block.seqs.start + stored, block.lines.split(b"\n", stored)[stored]
+    stored = next_seq - block.seqs.start
+    if stored <= 0:
+        return block.seqs.start, block.lines
+    return next_seq, block.lines.split(b"\n", stored)[stored]
 
 
 def _encoded(turn: LastTurn | None) -> str | None:
