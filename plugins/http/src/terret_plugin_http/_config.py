@@ -1,10 +1,12 @@
 """The settings of the entry `http`."""
 
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from terret_context import Config
+from terret_sessions import SessionKey
 
 
 class Role(StrEnum):
@@ -15,12 +17,17 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
+def _tenant(text: str) -> str:
+    SessionKey(text, "-", "-", "-")
+    return text
+
+
 class TokenConfig(Config):
     """A further token: the variable of the environment that has it, and what it is good for."""
 
     env: str = Field(min_length=1)
     roles: frozenset[Role] = Field(min_length=1)
-    tenant: str | None = None
+    tenant: Annotated[str, AfterValidator(_tenant)] | None = None
     """The tenant of all requests with this token."""
 
 
