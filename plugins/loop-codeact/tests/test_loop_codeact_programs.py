@@ -93,6 +93,15 @@ async def test_the_model_is_never_sent_tools_or_tool_calls() -> None:
         assert len([e for e in h.events if isinstance(e.view, ToolResult)]) == 2
 
 
+async def test_the_output_of_programs_joins_a_history_that_is_not_read_again() -> None:
+    """L-226: no request saw the results whose place it takes."""
+    async with harness(code("greet('Ada')", "greet('Bob')"), code("greet('Eve')"), "done") as h:
+        await h.send("go")
+        assert h.session.surface.replace_generation == 2
+        assert h.session.rewrites == 0
+        assert list(h.requests[2].messages[:3]) == list(h.requests[1].messages)
+
+
 async def test_a_denied_call_raises_in_the_program_which_may_go_on() -> None:
     program = code("try:", "    greet('Eve')", "except ToolError as e:", "    print('no:', e)")
     async with harness(program, "done") as h:

@@ -19,7 +19,7 @@ class RuntimeContext:
     """
 
     def __init__(self) -> None:
-        self._generation = -1
+        self._rewrites = -1
         self._read = 0
         self._seen: str | None = None
 
@@ -46,9 +46,8 @@ class RuntimeContext:
 
     def _catch_up(self, session: Session) -> None:
         messages = session.derive_messages()
-        generation = session.surface.replace_generation
-        if generation != self._generation:
-            self._generation, self._read, self._seen = generation, 0, None
+        if session.rewrites != self._rewrites:
+            self._rewrites, self._read, self._seen = session.rewrites, 0, None
         for index in range(self._read, len(messages)):
             if _is_snapshot(messages[index]):
                 self._seen = messages[index].text

@@ -47,10 +47,10 @@ class Estimate:
         return measured.total - known + front + batch
 
     def _history(self, session: Session) -> int:
-        messages, generation = session.derive_messages(), session.surface.replace_generation
-        known, done, tokens = self._known.get(session, (generation, 0, 0))
-        if known != generation:
+        messages = session.derive_messages()
+        known, done, tokens = self._known.get(session, (session.rewrites, 0, 0))
+        if known != session.rewrites:
             done = tokens = 0
         tokens += messages_tokens(messages[done:])
-        self._known[session] = (generation, len(messages), tokens)
+        self._known[session] = (session.rewrites, len(messages), tokens)
         return tokens
