@@ -161,6 +161,7 @@ class Project:
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.chdir(self.folder)
+            patch.setattr("terret._terminal.TERMINAL", "no-terminal")
             patch.setattr("sys.stdin", io.StringIO(stdin))
             with pytest.raises(SystemExit) as ended:
                 main(words)

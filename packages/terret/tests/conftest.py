@@ -12,7 +12,11 @@ from terret.__main__ import main
 def terret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Runs command lines in an empty folder; gives exit code, standard output and error."""
+    """Runs command lines in an empty folder; gives exit code, standard output and error.
+
+    There is no terminal, whoever runs the tests.
+    """
+    monkeypatch.setattr("terret._terminal.TERMINAL", str(tmp_path / "no-terminal"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TERRET_ROOT", raising=False)
 

@@ -9,7 +9,7 @@ from typing import Protocol, TextIO
 from ._lines import Lines
 from ._printing import printable
 
-_TERMINAL = "/dev/tty"
+TERMINAL = "/dev/tty"
 _WIDTH = 80
 
 
@@ -67,7 +67,7 @@ class Terminal:
 def open_terminal() -> Iterator[Terminal | None]:
     """Gives the controlling terminal; `None` if there is none that this process may read."""
     try:
-        found = os.open(_TERMINAL, os.O_RDWR | os.O_NOCTTY)
+        found = os.open(TERMINAL, os.O_RDWR | os.O_NOCTTY)
     except OSError:
         yield None
         return
