@@ -36,6 +36,12 @@ class Courier:
             owed.discard(message.id)
             raise
 
+    def wake(self, agent: Agent, message_id: str) -> None:
+        """Lets an agent run a message that waits in its inbox, after a restart for example."""
+        self._owed.setdefault(agent, set()).add(message_id)
+        if agent.status == "idle":
+            self._rouse(agent)
+
     def let_wait(self, agent: Agent) -> None:
         """Leaves what is in the inbox there until somebody else wakes the agent."""
         self._owed.pop(agent, None)
@@ -57,18 +63,20 @@ class Courier:
 
     def _status(self, change: StatusChange) -> None:
         """Wakes an agent that stopped, after a failure, although messages wait for it."""
-        agent = change.agent
-        owed = self._owed.get(agent)
-        if not owed or change.status != "idle" or agent.disposed:
+        if change.status == "idle" and not change.agent.disposed:
+            self._rouse(change.agent)
+
+    def _rouse(self, agent: Agent) -> None:
+        """Sends one of the messages again that wait: the last, since it goes to the end."""
+        owed = self._owed.get(agent, set())
+        prompts = agent.inbox.next_turn
+        steering = [message for message in agent.inbox.next_step if message.id in owed]
+        if not steering and all(message.id not in owed for message in prompts):
             return
-        inbox = agent.inbox
-        waiting = [each for each in (*inbox.next_step, *inbox.next_turn) if each.id in owed]
-        if not waiting:
-            return
+        last = (prompts or steering)[-1]
         self._resending = True
         try:
-            # The last one, since it goes to the end: the order stays.
-            inbox.remove(waiting[-1].id)
-            agent.send(waiting[-1])
+            agent.inbox.remove(last.id)
+            agent.send(last)
         finally:
             self._resending = False

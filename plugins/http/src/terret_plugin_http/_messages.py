@@ -61,9 +61,12 @@ async def _take(call: Call) -> tuple[Conversation, str]:
     agent = await site.folders.open(key.agent, key.raw_id, tenant=key.tenant)
     conversation = site.conversations.of(agent)
     message_id = body.message_id
-    if message_id is None or conversation.place_of(message_id) is None:
-        site.admit(agent.id)  # once more, since others came while the agent was opened
+    place = None if message_id is None else conversation.place_of(message_id)
+    site.admit(agent.id)  # once more, since others came while the agent was opened
+    if message_id is None or place is None:
         message_id = _send(call, agent, body)
+    elif place == "waiting":
+        site.courier.wake(agent, message_id)
     await site.ctx[Sessions].flush(agent.session)
     return conversation, message_id
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from terret_agents import Agents
 from terret_context import Context
-from terret_sessions import SESSION_PERSISTENCE, SessionPersistence
+from terret_sessions import SESSION_PERSISTENCE, SessionPersistence, Sessions
 
 from ._auth import Tokens
 from ._config import Limits
@@ -108,6 +108,8 @@ class Site:
         reached = await self.turns.wait(conversation, look, seconds)
         if reached is None:
             raise self.turns.still_running(conversation, conversation.open_turn)
+        if reached.item is not None and conversation.session.live:
+            await self.ctx[Sessions].flush(conversation.session)  # whoever is told may decide
         return self.turns.answer(conversation, reached)
 
     def stream(self, source: Source, headers: Mapping[str, str]) -> EventResponse:
