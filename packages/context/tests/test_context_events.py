@@ -287,7 +287,8 @@ async def test_a_second_call_of_call_next_raises() -> None:
         with pytest.raises(NextCalledTwiceError) as raised:
             await root.waterfall(WATERFALL, "x", lambda: "inner")
     assert str(raised.value) == (
-        f'{greedy.__qualname__} called `call_next()` of "tests/waterfall" a second time'
+        f'{greedy.__qualname__} called `call_next()` of "tests/waterfall" a second time; '
+        "only an event with `repeat=True` allows it"
     )
 
 
@@ -585,7 +586,8 @@ async def test_an_event_that_is_declared_again_keeps_its_listeners() -> None:
     with pytest.raises(EventConflictError) as raised:
         Bail[str, str]("tests/emit")
     assert str(raised.value) == (
-        f'event "tests/emit" is declared twice: emit by {EMIT.owner} and bail by {EMIT.owner}'
+        f'event "tests/emit" is declared twice: emit by {EMIT.owner} and bail by {EMIT.owner}; '
+        "rename one of them"
     )
     with pytest.raises(EventConflictError, match="emit by terret_context and emit by"):
         Emit[str]("internal/status")

@@ -55,7 +55,7 @@ async def test_waiting_for_oneself_in_a_transition_is_refused(name: str, kind: s
         await fiber.dispose(check=True)
     assert raised == [
         f'this wait can never end: plugin "body" ({kind}) waits for itself ({name}), '
-        'which waits for plugin "body"'
+        'which waits for plugin "body"; `retire()` only asks, and a task of `ctx.spawn` may wait'
     ]
 
 
@@ -87,7 +87,8 @@ async def test_waiting_for_an_ancestor_in_a_transition_is_refused(name: str) -> 
         awaited = "root" if name in ("settle", "reset") else str(mounted)
         assert str(raised.value.__cause__) == (
             f'this wait can never end: plugin "child" (load) waits for its ancestor {awaited} '
-            f'({name}), which waits for plugin "child"'
+            f'({name}), which waits for plugin "child"; '
+            "`retire()` only asks, and a task of `ctx.spawn` may wait"
         )
 
 

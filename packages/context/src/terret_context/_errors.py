@@ -162,7 +162,10 @@ class LifecycleDeadlockError(ContextError, RuntimeError):
 
     def __init__(self, path: str) -> None:
         self.path = path
-        super().__init__(f"this wait can never end: {path}")
+        super().__init__(
+            f"this wait can never end: {path}; "
+            "`retire()` only asks, and a task of `ctx.spawn` may wait"
+        )
 
 
 class RestartBudgetError(ContextError):
@@ -172,8 +175,8 @@ class RestartBudgetError(ContextError):
         self.plugin = plugin
         self.causes = tuple(causes)
         super().__init__(
-            f"{plugin} was loaded {loads} times in {seconds:g} s; the last causes: "
-            + (", ".join(causes) or "unknown")
+            f"{plugin} was loaded {loads} times in {seconds:g} s by changes of "
+            f"{', '.join(dict.fromkeys(causes)) or 'nothing'}; `await fiber.restart()` tries again"
         )
 
 
@@ -211,7 +214,9 @@ class EventConflictError(ContextError):
 
     def __init__(self, event: str, first: str, second: str) -> None:
         self.event = event
-        super().__init__(f'event "{event}" is declared twice: {first} and {second}')
+        super().__init__(
+            f'event "{event}" is declared twice: {first} and {second}; rename one of them'
+        )
 
 
 class SubjectError(ContextError, TypeError):
@@ -228,7 +233,9 @@ class NextCalledTwiceError(ContextError, RuntimeError):
     def __init__(self, event: str, listener: str, *, overlapping: bool) -> None:
         self.event = event
         self.listener = listener
-        why = "while the first call still ran" if overlapping else "a second time"
+        why = "a second time; only an event with `repeat=True` allows it"
+        if overlapping:
+            why = "while the first call still ran; await that one before"
         super().__init__(f'{listener} called `call_next()` of "{event}" {why}')
 
 

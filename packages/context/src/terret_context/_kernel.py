@@ -147,7 +147,10 @@ class Kernel(Register):
             members = frozenset(fiber.uid for fiber in cycle)
             if members not in self._cycles:
                 self._cycles.add(members)
-                log.error("plugins that wait for each other: %s", text_of(cycle))
+                log.error(
+                    "plugins that wait for each other: %s; make one of the keys optional",
+                    text_of(cycle),
+                )
 
     def request_exit(self) -> None:
         """Disposes root; what is not undone after `close_deadline` seconds is cancelled."""

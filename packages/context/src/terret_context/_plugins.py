@@ -83,7 +83,9 @@ class Plugin:
         try:
             fits = SpecifierSet(self.api).contains(API_VERSION)
         except InvalidSpecifier:
-            raise PluginDefinitionError(f'{self}: "{self.api}" is no version range') from None
+            raise PluginDefinitionError(
+                f'{self}: "{self.api}" is no version range like ">=1,<2"'
+            ) from None
         if not fits:
             raise ApiRangeError(str(self), self.api, API_VERSION)
 

@@ -21,7 +21,7 @@ class Viewable:
         super().__init_subclass__(**options)
         if vars(cls).get("__slots__"):
             raise PluginDefinitionError(
-                f"{cls.__name__} has __slots__, which views would not share; they share `__dict__`"
+                f"{cls.__name__} has __slots__, which views would not share; leave them out"
             )
         for base in cls.__mro__:
             for name, value in vars(base).items():
