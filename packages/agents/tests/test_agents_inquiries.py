@@ -190,7 +190,7 @@ async def test_an_item_below_another_agent_stands_in_both_logs() -> None:
 
 
 async def test_an_answer_from_outside_is_durable_before_it_returns() -> None:
-    """E-337, E-339: Its end was flushed; a second answer hears how it ended."""
+    """E-337, E-339, E-344: So was the question; a second answer hears how it ended."""
     async with booth() as b, anyio.create_task_group() as group:
         flushed: list[list[str]] = []
         b.h.ctx.on(FLUSH, lambda session: flushed.append(b.log()))
@@ -202,7 +202,7 @@ async def test_an_answer_from_outside_is_durable_before_it_returns() -> None:
             await b.votes.answer(item.id, "perhaps")
         assert b.votes.find(item.id) is item
         await b.votes.answer(item.id, "no")
-        assert flushed == [["asked", "ended no"]]
+        assert flushed == [["asked"], ["asked", "ended no"]]
         with pytest.raises(InquiryClosedError) as late:
             await b.votes.answer(item.id, "yes")
         assert (late.value.outcome, late.value.code) == ("no", "ALREADY_DECIDED")

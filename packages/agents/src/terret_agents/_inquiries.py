@@ -176,6 +176,7 @@ class Inquiries(ABC, Generic[ItemT, ReplyT]):
 
     async def _settle(self, found: _Open[ItemT, ReplyT]) -> None:
         async with anyio.create_task_group() as group:
+            group.start_soon(self._keep, found.item)
             group.start_soon(self._consult, found)
             group.start_soon(self._expire, found)
             await found.settled.wait()
@@ -185,8 +186,18 @@ class Inquiries(ABC, Generic[ItemT, ReplyT]):
         assert found.end is not None
         found.logged = True
         self.log_ended(found.item, found.end, found.reply)
-        for session in self.log.sessions(self.ctx[Agents], found.item.agent):
+        await self._flush(found.item)
+
+    async def _flush(self, item: ItemT) -> None:
+        for session in self.log.sessions(self.ctx[Agents], item.agent):
             await self.ctx[Sessions].flush(session)
+
+    async def _keep(self, item: ItemT) -> None:
+        """Makes it durable that somebody is asked: a crash must not take that back."""
+        try:
+            await self._flush(item)
+        except Exception as error:  # the end of the item cannot be kept either, and says so
+            self.ctx.report(error, label=f"{self.log.kind} {item.id}")
 
     async def _consult(self, found: _Open[ItemT, ReplyT]) -> None:
         item = found.item
