@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from terret_agents import USER, Agents
-from terret_context import Next
+from terret_context import Effect, Next
 from terret_llm import ToolResultBlock
 from terret_loader import open_harness
 from terret_plugin_loop_codeact import loop_codeact
@@ -208,6 +208,13 @@ async def test_a_command_that_starts_no_python_fails_the_turn_and_is_named(
         assert await h.send("again") == "fine"
 
 
+def flooding(line: str) -> str:
+    """A program that writes a line to whatever it can, the connection to the host included."""
+    sent = f"{line}\n".encode()
+    write = f"    with contextlib.suppress(OSError): os.write(fd, {sent!r})"
+    return f"import contextlib, os\nfor fd in range(3, 20):\n{write}\nprint('flooded')"
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -223,6 +230,12 @@ async def test_a_command_that_starts_no_python_fails_the_turn_and_is_named(
         ("import os; os.write(1, b'\\xff raw')", "\ufffd raw"),
         ("import subprocess; subprocess.run(['echo', 'child'])", "child\n"),
         ("import sys; print('err', file=sys.stderr)", "err\n"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt\n"),
+        ("print(greet('\\ud800'))", "Hello \ufffd\n"),
+        ("class Stop(BaseException): pass\nraise Stop", "[the program ended the interpreter]"),
+        (flooding("nonsense"), "it broke the connection"),
+        (flooding('{"done": true}'), "it broke the connection"),
+        (flooding('{"call": "gone", "args": [], "kwargs": {}}'), "flooded\n"),
     ],
 )
 async def test_whatever_a_program_does_the_model_is_told_and_the_turn_goes_on(
@@ -231,6 +244,42 @@ async def test_whatever_a_program_does_the_model_is_told_and_the_turn_goes_on(
     async with harness(code(line), "done") as h:
         assert await h.send("go") == "done"
         assert expected in shown(h)
+        assert h.turn_end == Completed()
+
+
+async def test_a_traceback_shows_the_program_and_nothing_of_the_interpreter() -> None:
+    async with harness(code("def f():", "    greet(1, 2, 3)", "f()"), "done") as h:
+        await h.send("go")
+        lines = [line for line in shown(h).splitlines() if line.startswith("  File")]
+        assert lines == [
+            '  File "<program 1>", line 3, in <module>',
+            '  File "<program 1>", line 2, in f',
+        ]
+
+
+async def test_a_fork_neither_ends_the_program_nor_calls_tools() -> None:
+    fork = ("import os", "child = os.fork()", "if child: os.waitpid(child, 0)")
+    calling = ("try: greet('Ada')", "except ToolError as e: print(e)")
+    async with harness(code(*fork), code(*fork, *calling), code("'third'"), "done") as h:
+        await h.send("go")
+        assert "in the first process of the program only" in shown(h, 2)
+        assert shown(h, 3) == "'third'\n"
+
+
+async def test_a_function_whose_tool_has_gone_says_so() -> None:
+    """The name is still there from the program before."""
+    async with harness(code("here()"), code("here()"), "done") as h:
+        effects: list[Effect] = []
+
+        @tool
+        async def here() -> str:
+            """Tell that it is there, for the last time."""
+            h.ctx.spawn(effects[0].aclose)
+            return "here"
+
+        effects.append(h.ctx[Tools].register(here))
+        await h.send("go")
+        assert "ToolError: here() is gone" in shown(h)
         assert h.turn_end == Completed()
 
 

@@ -34,7 +34,9 @@ class ProgramCalls:
         A value is what the model would see of the result: JSON where the tool declares what it
         returns, else text. So whatever a policy takes out of a result stays out.
         """
-        schema = self._functions[function]
+        schema = self._functions.get(function)
+        if schema is None:  # a name that an earlier program knew
+            return {"error": f"{function}() is gone: its tool is no longer there"}
         names = parameters(schema)
         if len(args) > len(names) or not kwargs.keys().isdisjoint(names[: len(args)]):
             return {"error": f"{function}() takes the arguments {', '.join(names) or '(none)'}"}

@@ -148,21 +148,39 @@ class Interpreter:
     async def _converse(self, process: Process, frame: Mapping[str, object], call: Call) -> str:
         """Answers the calls of a program until it ends; returns why the process did not survive."""
         assert self._frames is not None
-        left = self._settings.timeout
+        left, end = self._settings.timeout, frame["end"]
         while True:
+            began = anyio.current_time()
             try:
-                await _send(process, frame)
-                began = anyio.current_time()
                 with anyio.move_on_after(left) as limit:
-                    received = from_json(await self._frames.receive_until(b"\n", MAX_FRAME))
+                    await _send(process, frame)
+                    asked = _asked(await self._frames.receive_until(b"\n", MAX_FRAME), end)
             except (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead):
                 return "\n[the program ended the interpreter]"
+            except anyio.DelimiterNotFound:
+                return f"\n[the program was stopped: a call has more than {MAX_FRAME} bytes]"
+            except ValueError:
+                return "\n[the program was stopped: it broke the connection that calls go through]"
             if limit.cancelled_caught:
                 return f"\n[the program was stopped after {self._settings.timeout:g} seconds]"
             left -= anyio.current_time() - began
-            if "done" in received:
+            if asked is None:
                 return ""
-            frame = await call(received["call"], received["args"], received["kwargs"])
+            frame = await call(*asked)
+
+
+def _asked(line: bytes, end: object) -> tuple[str, list[object], dict[str, object]] | None:
+    """Returns the call in a line of the worker, `None` at the end of the program.
+
+    Raises `ValueError` for a line that no worker writes.
+    """
+    match from_json(line):
+        case {"call": str(name), "args": list(args), "kwargs": dict(kwargs)}:
+            return name, args, kwargs
+        case {"done": done} if done == end:
+            return None
+        case _:
+            raise ValueError("neither a call nor the end of this program")
 
 
 async def _send(process: Process, frame: Mapping[str, object]) -> None:

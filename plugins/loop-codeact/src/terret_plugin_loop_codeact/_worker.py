@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 
@@ -30,14 +31,24 @@ class Host:
         self._input = os.fdopen(os.dup(0), "r", encoding="utf-8")
         self._output = os.fdopen(os.dup(1), "w", encoding="utf-8")
         self._turn = threading.Lock()
+        self._process = os.getpid()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def send(self, **frame: object) -> None:
-        line = json.dumps(frame, allow_nan=False)
-        self._output.write(line + "\n")
+        line = json.dumps(frame, allow_nan=False, ensure_ascii=False)
+        # A lone surrogate is no text; it becomes the character that says so.
+        text = line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        self._output.write(text + "\n")
         self._output.flush()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this process has the other end, and is no fork of the one that has."""
+        return os.getpid() == self._process
+
     def call(self, name: str, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        if not self.is_here:
+            raise ToolError(f"{name}() can be called in the first process of the program only")
         with self._turn:  # threads of a program take turns
             self.send(call=name, args=args, kwargs=kwargs)
             reply = self._replies.get()
@@ -81,9 +92,20 @@ def execute(code: str, number: int, namespace: dict[str, object]) -> None:
         pass
     except SyntaxError:
         traceback.print_exc(limit=0)
-    except Exception as error:
-        frames = error.__traceback__
-        traceback.print_exception(type(error), error, frames and frames.tb_next)
+    except (Exception, KeyboardInterrupt) as error:
+        traceback.print_exception(type(error), error, of_program(error.__traceback__))
+
+
+def of_program(frames: TracebackType | None) -> TracebackType | None:
+    """Leaves out what of a traceback lies in this file."""
+    kept: list[TracebackType] = []
+    while frames is not None:
+        if frames.tb_frame.f_globals is not globals():
+            kept.append(frames)
+        frames = frames.tb_next
+    for frame, following in zip(kept, [*kept[1:], None]):  # noqa: B905  # for any Python 3
+        frame.tb_next = following
+    return kept[0] if kept else None
 
 
 def function(host: Host, name: str) -> Callable[..., object]:
@@ -111,8 +133,10 @@ def main() -> None:
         execute(frame["program"], number, namespace)
         sys.stdout.flush()
         sys.stderr.flush()
+        if not host.is_here:
+            os._exit(0)  # a fork of the process has come to the end of the program, too
         os.write(2, frame["end"].encode())
-        host.send(done=True)
+        host.send(done=frame["end"])
 
 
 if __name__ == "__main__":
