@@ -178,6 +178,14 @@ async def test_an_answer_that_is_no_stream_is_one_error_event(after: int) -> Non
 
 
 @virtual_time
+async def test_a_turn_whose_end_a_crash_took_back_ends_with_an_error() -> None:
+    """E-004, E-530: Every stream of a turn has a last event."""
+    service = ScriptedService().stream(*TURN[:2], cut=True)
+    service.answers.append(httpx2.Response(204))
+    assert names(await streamed(service)) == ["session", "error"]
+
+
+@virtual_time
 @pytest.mark.parametrize("status", [200, 500])
 async def test_a_page_of_something_in_between_is_an_error_event_too(status: int) -> None:
     """E-532."""

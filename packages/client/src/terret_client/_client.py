@@ -22,6 +22,7 @@ from ._replies import (
 )
 
 LOCAL: Final = "http://127.0.0.1:8787"
+LOST: Final = Event.of({"type": "error", "error": "the service lost the end of this turn"})
 WhenBusy = Literal["queue", "steer", "reject"]
 
 
@@ -132,6 +133,7 @@ class TerretClient:
             Place(session_id),
             request=request,
             ends=lambda event: event.terminal,
+            missing=LOST,
             attempts=self._attempts,
         ).events()
 

@@ -39,7 +39,8 @@ class _BrokenError(Exception):
 class Follower:
     """Reads a stream to its end, over as many connections as it takes.
 
-    `request` makes the request for what follows a place, and `ends` tells the last event.
+    `request` makes the request for what follows a place, and `ends` tells the last event. `missing`
+    stands in for that if the service says that nothing follows.
     """
 
     def __init__(
@@ -49,12 +50,14 @@ class Follower:
         *,
         request: Callable[[Place], httpx2.Request],
         ends: Callable[[Event], bool],
+        missing: Event | None = None,
         attempts: int,
     ) -> None:
         self._http = http
         self._place = place
         self._request = request
         self._ends = ends
+        self._missing = missing
         self._attempts = attempts
         self._begun = False
         self._failures = 0
@@ -75,6 +78,8 @@ class Follower:
                         yield event
                         if self._ends(event):
                             return
+                if self._missing is not None:
+                    yield self._missing
                 return
             except _BrokenError as broken:
                 wait = self._wait(broken, anyio.current_time() - connected)
