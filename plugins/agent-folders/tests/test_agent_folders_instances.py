@@ -11,7 +11,7 @@ from terret_agents import CLOCK, SESSION_START, AgentBusyError, Agents
 from terret_context import Context
 from terret_loader import Fault, Loader
 from terret_plugin_agent_folders import AgentUnavailableError, Definition
-from terret_sessions import MaxSteps, SessionKey, TurnEnd
+from terret_sessions import EVENT, MaxSteps, Session, SessionEvent, SessionKey, TurnEnd
 from terret_testing import ManualClock, call, pause, reply, say
 from terret_tools import ToolExec, Tools, tool
 
@@ -335,6 +335,28 @@ async def test_a_running_turn_finishes_on_the_old_definition(project: Project) -
         again = await running.folders.open("shop", "one")
         assert await running.say(again, "And?") == "2"
         assert "New." in (running.model.requests[1].system or "")
+
+
+async def test_an_instance_that_only_writes_its_last_turn_down_is_made_again(
+    project: Project,
+) -> None:
+    """E-263: the next message counts, however soon it comes."""
+    shop = project.agent("shop", "systemPrompt: Old.")
+    async with run_project(project, say("1"), say("2")) as running:
+        agent = await running.folders.open("shop", "one")
+        (shop / "agent.yml").write_text("systemPrompt: New.\n")
+        await running.folders.reload()
+        ended = anyio.Event()
+
+        def note(session: Session, event: SessionEvent) -> None:
+            if isinstance(event.view, TurnEnd):
+                assert agent.status == "running"
+                ended.set()
+
+        running.ctx.on(EVENT, note)
+        agent.send("Hi.")
+        await ended.wait()
+        assert await running.folders.open("shop", "one") is not agent
 
 
 async def test_an_invalid_change_leaves_the_last_valid_definition_in_force(

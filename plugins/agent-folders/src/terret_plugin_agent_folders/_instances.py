@@ -83,6 +83,7 @@ class Instances:
                 return found.handle.agent
             await self._vet(definition)
             if found is not None:
+                await found.handle.agent.when_idle()
                 await found.handle.dispose()
             await self._ctx[Agents].released(session_id)
             self._opening[session_id] = definition
@@ -130,7 +131,9 @@ class Instances:
     def _is_current(self, found: _Instance, definition: Definition) -> bool:
         """Whether an instance may serve the next message, if need be of an older definition."""
         agent = found.handle.agent
-        is_replaceable = agent.status == "idle" and self._is_stored
+        # After a turn it may still be busy with the last flush.
+        works = agent.session.open_turn is not None or agent.inbox.has_pending
+        is_replaceable = self._is_stored and (agent.status == "idle" or not works)
         return not agent.disposed and (found.definition == definition or not is_replaceable)
 
     def _note(self, change: StatusChange) -> None:
