@@ -199,3 +199,30 @@ def test_the_json_of_a_turn_is_that_of_its_log(terret: Run) -> None:
     assert rows(live)[0] == {"type": "session", "sessionId": "s"}
     _, stored, _ = terret("sessions", "export", "s", "--agent", "shop", "--protocol", "v1")
     assert stored == before + live
+
+
+EARLIER = """
+from terret_agents import CREATED
+from terret_context import plugin
+
+@plugin(inject=("agents",))
+def earlier(ctx):
+    ctx.on(CREATED, lambda created: created.agent.send("TEXT", wake=False) and None)
+"""
+
+
+@pytest.mark.parametrize("text", ["earlier", "fail"])
+def test_messages_that_wait_have_their_turns_first(terret: Run, project: Path, text: str) -> None:
+    """E-002, E-494, E-498: What is shown is the turn of the message, also if another one failed."""
+    (project / "earlier.py").write_text(EARLIER.replace("TEXT", text))
+    mount(project, "  earlier: {use: ./earlier.py}")
+    code, out, err = terret("run", "--json", "--session", "s", "mine")
+    assert (code, err) == (0, "")
+    kinds = [each["type"] for each in rows(out)]
+    assert kinds == ["session", "budget:check", "loop:done", "done"]
+    assert rows(out)[-1]["text"] == "You said: mine"
+    _, shown, _ = terret("sessions", "show", "s", "--agent", "shop")
+    assert [line for line in shown.splitlines() if "user " in line] == [
+        f"  user      {text}",
+        "  user      mine",
+    ]
