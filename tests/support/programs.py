@@ -30,7 +30,8 @@ from terret_testing import call, say, script
 
 class Mirror(LlmAdapter):
     async def stream(self, request):
-        last = request.messages[-1].text
+        message = request.messages[-1]
+        last = message.text or message.content[0].text  # of a tool
         _, name, arguments = [*last.split(" ", 2), "", ""][:3]
         answer = say(f"{request.system.split()[-1]}: {last}")
         if last.startswith("use "):
@@ -134,10 +135,9 @@ def ask(url: str, body: object = None) -> tuple[int, Any]:
 
 
 @contextmanager
-def events(address: str, text: str, **fields: object) -> Iterator[Iterator[bytes]]:
-    """Sends a message and gives the lines of the stream that answers it."""
-    data = json.dumps({"message": text, **fields}).encode()
-    url = f"{address}/agents/main/messages/stream"
+def events(url: str, body: object = None) -> Iterator[Iterator[bytes]]:
+    """Gives the lines of the stream that answers a GET, or with a body a POST."""
+    data = None if body is None else json.dumps(body).encode()
     with urlopen(Request(url, data, {"Content-Type": "application/json"})) as answer:
         yield iter(answer)
 

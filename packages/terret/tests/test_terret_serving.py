@@ -10,6 +10,7 @@ import pytest
 
 from programs import ask, events, new_project, program, say
 
+STREAM = "/agents/main/messages/stream"
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -177,7 +178,7 @@ def test_a_second_signal_ends_whatever_runs(
     rules.write_text(rules.read_text().replace("tool: add", "tool: block"))
     with (
         program(project, "serve") as served,
-        events(served.address(), "use block", sessionId="s") as stream,
+        events(f"{served.address()}{STREAM}", {"message": "use block", "sessionId": "s"}) as stream,
     ):
         next(line for line in stream if line == b"event: tool:started\n")
         served.process.send_signal(number)
