@@ -1,8 +1,10 @@
-"""Adds `terret model install` to the command line."""
+"""Adds `terret model install` to the command line.
+
+Whoever loads a harness imports this; what commands are made of is imported with the first command.
+"""
 
 import subprocess
-
-import typer
+from typing import Any
 
 from terret_loader.hooks import hookimpl
 
@@ -13,8 +15,10 @@ __all__ = ["terret_commands"]
 
 
 @hookimpl
-def terret_commands(app: typer.Typer) -> None:
+def terret_commands(app: Any) -> None:
     """Adds the group `model`."""
+    import typer
+
     group = typer.Typer(help="The model that runs inside the process.")
     group.command("install")(_install)
     group.callback()(lambda: None)  # keeps the name of a group's only command
@@ -23,6 +27,8 @@ def terret_commands(app: typer.Typer) -> None:
 
 def _install() -> None:
     """Install the small default model (98 MB of weights), which needs no account."""
+    import typer
+
     try:
         install_weights()
     except subprocess.CalledProcessError as error:
