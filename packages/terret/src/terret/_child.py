@@ -20,7 +20,8 @@ from ._folders import open_folders
 from ._interrupts import interrupts
 from ._link import GRACE, Link, follow
 from ._printing import say
-from ._serving import FOLDERS, LOG, Service, addressed, faults_of_agents, prepare
+from ._services import AGENT_FOLDERS
+from ._serving import LOG, Service, addressed, faults_of_agents, prepare
 
 
 async def serve_under(link: Link, boot: Boot, host: str | None, port: int | None) -> int:
@@ -45,7 +46,7 @@ async def serve_under(link: Link, boot: Boot, host: str | None, port: int | None
 async def _faults(boot: Boot, plan: Plan) -> Iterable[Fault]:
     """Finds what is wrong with the code and the files, without running any of it."""
     if plan.blocking(safe=boot.safe) or not any(
-        e.plugin and FOLDERS.name in e.plugin.provides for e in plan.entries
+        e.plugin and AGENT_FOLDERS.name in e.plugin.provides for e in plan.entries
     ):
         return plan.faults
     async with open_folders(boot) as folders:
@@ -99,7 +100,7 @@ class _Child:
             if any(fiber.state is FiberState.FAILED for fiber in root.fibers()):
                 self._link.send(restart="harness.yml")
                 return
-        folders = root.get(FOLDERS)
+        folders = root.get(AGENT_FOLDERS)
         if Effect.RELOAD in effects and folders is not None:
             before = set(folders.definitions)
             self._tell(map(str, await folders.reload()))

@@ -45,8 +45,14 @@ async def add_agent(
 ) -> int:
     """Writes the file of a new agent, and says what holds for it."""
     async with open_folders(boot) as folders:
-        options = {"provider": provider, "model": model, "python": python}
-        scaffold = partial(folders.scaffold_agent, name, system_prompt=system_prompt, **options)
+        scaffold = partial(
+            folders.scaffold_agent,
+            name,
+            system_prompt=system_prompt,
+            provider=provider,
+            model=model,
+            python=python,
+        )
         _show_defaults(_written(scaffold))
         typer.echo(f'Try it: terret run {name} "Hello"')
     return DONE

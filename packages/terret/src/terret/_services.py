@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Final, Protocol
 
 from terret_agents import Agent, QuestionAnswer
 from terret_context import Effect, ServiceKey
+from terret_loader import Fault
 from terret_sessions import SessionEvent
 from terret_tools import ApprovalDecision, ToolExec
 
@@ -16,10 +18,33 @@ class Folders(Protocol):
     @property
     def names(self) -> Sequence[str]: ...
     @property
+    def definitions(self) -> Mapping[str, object]: ...
+    @property
+    def faults(self) -> Sequence[Fault]: ...
+    @property
     def environment(self) -> str: ...
+    async def check(self) -> Sequence[Fault]: ...
+    async def reload(self) -> Sequence[Fault]: ...
     async def open(
         self, name: str, raw_id: str | None = None, *, tenant: str = "default"
     ) -> Agent: ...
+    def scaffold_agent(
+        self,
+        name: str,
+        *,
+        system_prompt: str | None = None,
+        provider: str | None = None,
+        model: str | None = None,
+        python: bool = False,
+    ) -> Path: ...
+    def scaffold_subagent(self, parent: str, name: str) -> Path: ...
+
+
+class Http(Protocol):
+    """The service that answers requests."""
+
+    async def serve(self, *, bound: Callable[[str], object]) -> None: ...
+    async def drain(self, seconds: float | None = None) -> None: ...
 
 
 class ApprovalItem(Protocol):
@@ -98,6 +123,7 @@ class LoopEvents(Protocol):
 
 
 AGENT_FOLDERS: Final[ServiceKey[Folders]] = ServiceKey("agentFolders")
+HTTP: Final[ServiceKey[Http]] = ServiceKey("http")
 APPROVALS: Final[ServiceKey[Approvals]] = ServiceKey("approval")
 QUESTIONS: Final[ServiceKey[Questions]] = ServiceKey("questions")
 LOOP_EVENTS: Final[ServiceKey[LoopEvents]] = ServiceKey("loopEvents")

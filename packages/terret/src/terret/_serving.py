@@ -5,41 +5,23 @@ import gc
 import json
 import logging
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import anyio
 import typer
 
-from terret_context import Container, ServiceKey, TerretError
+from terret_context import Container, TerretError
 from terret_loader import Fault, HarnessConfigError, Plan
 
 from ._boot import Boot
 from ._errors import DONE, FAILED, CommandError
 from ._interrupts import Interrupts, interrupts
 from ._printing import say
+from ._services import AGENT_FOLDERS, HTTP
 from ._variables import check_data, settings_of
 
-
-class Http(Protocol):
-    """The service that answers requests."""
-
-    async def serve(self, *, bound: Callable[[str], None]) -> None: ...
-    async def drain(self, seconds: float | None = None) -> None: ...
-
-
-class Folders(Protocol):
-    """The agents of the project."""
-
-    @property
-    def definitions(self) -> Mapping[str, object]: ...
-    async def check(self) -> tuple[Fault, ...]: ...
-    async def reload(self) -> tuple[Fault, ...]: ...
-
-
-HTTP: Final[ServiceKey[Http]] = ServiceKey("http")
-FOLDERS: Final[ServiceKey[Folders]] = ServiceKey("agentFolders")
 LOG: Final = ("logging.format=auto", "logging.levels.agent-folders=critical")
 """Faults of agents are printed by the command."""
 
@@ -64,9 +46,9 @@ async def serve(boot: Boot, host: str | None, port: int | None) -> int:
     return DONE
 
 
-async def faults_of_agents(root: Container) -> tuple[Fault, ...]:
+async def faults_of_agents(root: Container) -> Sequence[Fault]:
     """Looks at all definitions."""
-    folders = root.get(FOLDERS)
+    folders = root.get(AGENT_FOLDERS)
     return () if folders is None else await folders.check()
 
 
@@ -115,7 +97,7 @@ class Service:
             gc.collect()
             gc.freeze()  # what is there now stays: it is not searched for garbage again
         self._is_open = True
-        folders = self._root.get(FOLDERS)
+        folders = self._root.get(AGENT_FOLDERS)
         names = ", ".join(folders.definitions) if folders else ""
         typer.echo(f"listening on {url}, agents: {names or 'none'}")
 
