@@ -10,7 +10,7 @@ from terret_agents import DISPOSED, Agents
 from terret_loader import open_harness
 from terret_sessions import EVENT, Aborted, last_turn
 
-STORAGE = "  BACKEND: {PLACE, windowMs: 3}\n"
+STORAGE = "  BACKEND: {PLACE, windowMs: 3, leaseWaitSeconds: 0}\n"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -33,7 +33,7 @@ plugins:
   system-prompt: {}
   agents: {}
   tools: {}
-  BACKEND: {PLACE, windowMs: 3}
+  BACKEND: {PLACE, windowMs: 3, leaseWaitSeconds: 0}
   checkpoint-policy: {}
   durable: {use: "PLUGIN", journal: "FOLDER/journal"}
   agent-loop: {agents: [{id: AGENT, provider: rules, model: rules}]}

@@ -157,7 +157,8 @@ async def test_the_list_shows_what_can_be_read(
     snapshots = await JsonlStorage(tmp_path).list()
 
     assert [each.header for each in snapshots] == [each.header for each in expected]
-    assert str(path_of(tmp_path, sessions[2])) in caplog.text
+    assert f"{path_of(tmp_path, sessions[2])}, line 1" in caplog.text
+    assert "version 9 is not 0" in caplog.text
 
 
 @pytest.mark.parametrize(

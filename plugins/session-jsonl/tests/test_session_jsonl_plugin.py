@@ -206,7 +206,14 @@ async def test_a_killed_process_loses_nothing_it_had_flushed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "config", [{"fsync": "sometimes"}, {"windowMs": -1}, {"window_ms": "soon"}, {"path": "x"}]
+    "config",
+    [
+        {"fsync": "sometimes"},
+        {"windowMs": -1},
+        {"leaseWaitSeconds": -1},
+        {"window_ms": "soon"},
+        {"path": "x"},
+    ],
 )
 async def test_a_wrong_setting_stops_the_mount(tmp_path: Path, config: dict[str, object]) -> None:
     """M-117: Unknown keys and values are refused."""
@@ -225,6 +232,7 @@ def test_the_defaults_need_no_configuration() -> None:
         "root": Path(".terret/sessions"),
         "fsync": "flush",
         "windowMs": 200,
+        "leaseWaitSeconds": 15,
     }
 
 

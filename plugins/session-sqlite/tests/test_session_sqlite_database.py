@@ -240,6 +240,18 @@ async def test_damage_is_refused_and_nothing_changed(
     assert content(path) == before
 
 
+async def test_a_row_of_another_form_is_named_by_its_seq(path: Path) -> None:
+    """M-117: Session, seq and type lead to it, whatever block it is in."""
+    await put(path, conversation(9))
+    strange = """replace(CAST(lines AS TEXT), '"seq":4', '"seq":4,"new":1')"""
+    execute(path, f"UPDATE blocks SET lines = CAST({strange} AS BLOB)")
+    with pytest.raises(SessionFormatUnsupportedError) as caught:
+        await SqliteStorage(path).load_stored("s")
+
+    assert caught.value.place == "session 's', seq 4"
+    assert "unknown key 'new'" in str(caught.value)
+
+
 async def test_damage_of_one_session_is_its_own(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

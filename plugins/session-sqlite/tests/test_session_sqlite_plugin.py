@@ -31,7 +31,14 @@ async def test_it_is_mounted_from_yaml(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [{"fsync": "sometimes"}, {"windowMs": -1}, {"window_ms": "soon"}, {"root": "x"}]
+    "config",
+    [
+        {"fsync": "sometimes"},
+        {"windowMs": -1},
+        {"leaseWaitSeconds": -1},
+        {"window_ms": "soon"},
+        {"root": "x"},
+    ],
 )
 async def test_a_wrong_setting_stops_the_mount(config: dict[str, object]) -> None:
     """M-117: Unknown keys and values are refused."""
@@ -50,6 +57,7 @@ def test_the_defaults_need_no_configuration() -> None:
         "path": Path(".terret/sessions.db"),
         "fsync": "flush",
         "windowMs": 200,
+        "leaseWaitSeconds": 15,
     }
 
 

@@ -1,6 +1,6 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Final, Self
 
 import anyio
 
@@ -9,6 +9,7 @@ from terret_context import Context
 from ._errors import (
     SessionConflictError,
     SessionExistsError,
+    SessionLockedError,
     SessionNotFoundError,
     SessionStateError,
 )
@@ -27,15 +28,24 @@ class SessionCoordinator(SessionPersistence):
     """Keeps the live sessions of a context in a storage; every backend is one of these.
 
     Hold it in `async with` around the `yield` of the backend's plugin, and provide it there. An
-    event waits for at most `window` seconds to be written, together with those that follow. Leaving
-    the block writes what waits and closes the storage; failures are raised as one group.
+    event waits for at most `window` seconds to be written, together with those that follow, and
+    `prepare` at most `lease_wait` seconds for another process that has the session. Leaving the
+    block writes what waits and closes the storage; failures are raised as one group.
     """
 
-    def __init__(self, ctx: Context, storage: SessionStorage, *, window: float = 0.2) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        storage: SessionStorage,
+        *,
+        window: float = 0.2,
+        lease_wait: float = 0.0,
+    ) -> None:
         self._ctx = ctx
         self._sessions = ctx[Sessions]
         self._storage = storage
         self._window = window
+        self._lease_wait = lease_wait
         self._lanes: dict[str, Lane] = {}
         self._registered: dict[str, SessionHeader] = {}
 
@@ -77,7 +87,7 @@ class SessionCoordinator(SessionPersistence):
     @asynccontextmanager
     async def prepare(self, id: str) -> AsyncIterator[Session]:
         async with self._reserved(id) as lane:
-            log = await lane.repair()
+            log = await self._lease(lane)
             session = self._sessions.prepare(header=log.header, seed=log.events)
             lane.session = session
             yield session
@@ -130,6 +140,17 @@ class SessionCoordinator(SessionPersistence):
         if raw is None:
             raise SessionNotFoundError(id)
         return raw
+
+    async def _lease(self, lane: Lane) -> SessionLog:
+        """The repaired log, when nobody else has the session any more."""
+        deadline = anyio.current_time() + self._lease_wait
+        while True:
+            try:
+                return await lane.repair()
+            except SessionLockedError:
+                if anyio.current_time() >= deadline:
+                    raise
+            await anyio.sleep(_LEASE_PAUSE)
 
     async def _read(self, id: str) -> tuple[SessionHeader, Sequence[SessionEvent]]:
         session = self._sessions.get(id)
@@ -213,3 +234,6 @@ class SessionCoordinator(SessionPersistence):
         await lane.retire()
         if self._lanes.get(lane.id) is lane:
             del self._lanes[lane.id]
+
+
+_LEASE_PAUSE: Final = 0.05

@@ -50,7 +50,7 @@ def parse_row(row: bytes | str) -> object:
     try:
         return from_json(row)
     except ValueError as error:
-        raise UnreadableRowError("(no event)", f"not JSON: {error}") from None
+        raise UnreadableRowError("row", f"not JSON: {error}") from None
 
 
 def read_event(data: object, *, walk: Callable[[object], Any] = check_parsed) -> SessionEvent:

@@ -103,6 +103,9 @@ def session_meta_from_wire(data: object) -> SessionMeta:
 
 def session_header_from_wire(data: object) -> SessionHeader:
     """Read a stored header; raises ValueError for unknown keys and wrong values."""
+    version = data.get("version") if isinstance(data, dict) else LOG_VERSION
+    if version != LOG_VERSION:  # whatever else it has, it may be as that version wants it
+        raise ValueError(f"session header: version {version!r} is not {LOG_VERSION}")
     read = Fields(data, "session header", *_HEADER_KEYS)
     return SessionHeader(
         id=read.text("id"),

@@ -66,7 +66,8 @@ class SessionPersistence(ABC):
         """Give the unpublished session for a resume, after its log was repaired durably.
 
         Enter and announce it inside the block; otherwise it is released at its end. Entering
-        waits while another block of the id is open. Raises SessionExistsError if the id is live.
+        waits while another block of the id is open, and for a while if another process has the
+        session. Raises SessionExistsError if the id is live.
         """
 
     @abstractmethod

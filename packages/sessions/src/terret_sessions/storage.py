@@ -1,8 +1,17 @@
-"""What a storage of sessions on one machine needs: rows in blocks, locks, file names, threads."""
+"""What a storage of sessions on one machine needs: settings, rows in blocks, locks, threads."""
 
 from ._blocking import BlockingCalls
 from ._file_names import file_name
 from ._line_blocks import LineBlock, line_blocks
+from ._storage_config import Fsync, StorageConfig
 from ._write_lock import WriteLock
 
-__all__ = ["BlockingCalls", "LineBlock", "WriteLock", "file_name", "line_blocks"]
+__all__ = [
+    "BlockingCalls",
+    "Fsync",
+    "LineBlock",
+    "StorageConfig",
+    "WriteLock",
+    "file_name",
+    "line_blocks",
+]

@@ -2,7 +2,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from pydantic_core import to_json
 
@@ -13,14 +13,13 @@ from terret_sessions import (
     SessionStorage,
     StoredLog,
 )
-from terret_sessions.storage import BlockingCalls, file_name, line_blocks
+from terret_sessions.storage import BlockingCalls, Fsync, file_name, line_blocks
 
 from ._files import LOG_NAME, LogFile
 from ._listing import snapshots
 from ._reading import read_log, revision
 
 T = TypeVar("T")
-Fsync = Literal["flush", "always", "never"]
 
 
 class JsonlStorage(SessionStorage):

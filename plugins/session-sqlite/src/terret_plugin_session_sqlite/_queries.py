@@ -93,19 +93,16 @@ def _read_events(
     db: sqlite3.Connection, path: Path, session_id: str, key: int, seqs: range
 ) -> Sequence[SessionEvent]:
     reader = LogReader(seqs.start)
-    place = f"session {session_id!r}"
     try:
         for first, lines in db.execute(_BLOCKS, (key, seqs.start)):
             reader.extend(lines.splitlines(keepends=True)[max(0, seqs.start - first) :])
         if reader.next_seq < seqs.stop:
-            raise MisplacedEventError(
-                "(no event)", f"it is missing, and so is all up to {seqs[-1]}"
-            )
-    except (UnreadableRowError, MisplacedEventError) as error:
-        place = f"{place}, seq {reader.next_seq}"
-        raise SessionCorruptionError(str(path), place, str(error)) from None
+            raise MisplacedEventError("event", f"it is missing, and so is all up to {seqs[-1]}")
     except (InvalidEventError, LosslessJsonError) as error:
-        raise SessionFormatUnsupportedError(str(path), place, str(error)) from None
+        place = f"session {session_id!r}, seq {reader.next_seq}"
+        damaged = isinstance(error, UnreadableRowError | MisplacedEventError)
+        fault = SessionCorruptionError if damaged else SessionFormatUnsupportedError
+        raise fault(str(path), place, str(error)) from None
     return reader.events
 
 

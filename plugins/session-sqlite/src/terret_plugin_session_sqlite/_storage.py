@@ -11,12 +11,12 @@ from terret_sessions import (
     SessionStorage,
     StoredLog,
 )
-from terret_sessions.storage import BlockingCalls, WriteLock, file_name, line_blocks
+from terret_sessions.storage import BlockingCalls, Fsync, WriteLock, file_name, line_blocks
 
 from ._changes import Append, Delete
 from ._database import query
 from ._queries import read_list, read_log, read_revision, read_suffix, read_text
-from ._writer import Fsync, Writer
+from ._writer import Writer
 
 T = TypeVar("T")
 

@@ -4,17 +4,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Literal
 
 import anyio
 from anyio.lowlevel import checkpoint
 
 from terret_sessions import SessionChangedError
-from terret_sessions.storage import BlockingCalls
+from terret_sessions.storage import BlockingCalls, Fsync
 
 from ._database import named_errors, open_for_writing
 
-Fsync = Literal["flush", "always", "never"]
 Change = Callable[[sqlite3.Connection], object]
 
 

@@ -55,13 +55,15 @@ class Keeping(Storing):
     """The part of the suite in which a coordinator keeps sessions in the storage."""
 
     @asynccontextmanager
-    async def kept(self, place: Path, *, window: float = NEVER) -> AsyncIterator[KeptSessions]:
+    async def kept(
+        self, place: Path, *, window: float = NEVER, lease_wait: float = 0
+    ) -> AsyncIterator[KeptSessions]:
         """A container whose sessions are kept at `place`, until the block ends in order."""
         storage = self.open_storage(place)
         async with Container() as root:
             root.plugin(Sessions)
             root.plugin(log_invariants)
-            root.plugin(_backend(storage, window))
+            root.plugin(_backend(storage, window, lease_wait))
             host = root.plugin(_host)
             await root.settle()
             yield KeptSessions(host.ctx, storage)
@@ -130,6 +132,27 @@ class Keeping(Storing):
 
             assert {header.id for header in await first.persistence.list()} == {"s", "t"}
 
+    async def test_a_resume_waits_for_who_has_the_session(self, tmp_path: Path) -> None:
+        """M-118, E-257: For a while; then it goes on where the other one stopped."""
+        resumed: list[Session] = []
+
+        async def resume(at: KeptSessions) -> None:
+            resumed.append(await at.resume("s"))
+
+        async with (
+            self.kept(tmp_path, lease_wait=60) as second,
+            anyio.create_task_group() as group,
+            self.kept(tmp_path) as first,
+        ):
+            add_turn(session := first.sessions.create("s"), "one")
+            await first.sessions.flush(session)
+            group.start_soon(resume, second)
+            await anyio.wait_all_tasks_blocked()
+            add_turn(session, "two")
+            assert not resumed
+
+        assert list(resumed[0].events[:6]) == list(session.events)
+
     async def test_a_turn_that_a_crash_left_open_is_closed_once(self, tmp_path: Path) -> None:
         """M-117: Who only looks changes nothing; who loads makes it durable."""
         async with self.kept(tmp_path) as at:
@@ -197,10 +220,12 @@ class Keeping(Storing):
                 assert (await at.persistence.load(session.id)).events == session.events
 
 
-def _backend(storage: SessionStorage, window: float) -> Any:
+def _backend(storage: SessionStorage, window: float, lease_wait: float) -> Any:
     @plugin(inject=(Sessions,), provides=(SESSION_PERSISTENCE,), name="storage")
     async def backend(ctx: Context) -> AsyncIterator[None]:
-        async with SessionCoordinator(ctx, storage, window=window) as coordinator:
+        async with SessionCoordinator(
+            ctx, storage, window=window, lease_wait=lease_wait
+        ) as coordinator:
             ctx.provide(SESSION_PERSISTENCE, coordinator)
             yield
 
