@@ -107,12 +107,13 @@ async def test_a_stream_that_was_cut_goes_on_behind_any_of_its_frames(project: P
 
 
 async def test_a_client_that_goes_away_changes_nothing(project: Project) -> None:
-    """E-123: The turn ends as it would have, and nothing is written any more."""
+    """E-123: The stream ends in the middle of the turn, the turn as it would have."""
     slow = reply(say("Some"), pause("here"), say(" text."))
     async with run_service(project, slow) as service:
         async with service.client.stream("POST", STREAM, HI) as stream:
             before = await stream.events(count=2)
             await service.model.reached("here")
+        assert stream.cut.is_set()
         service.model.release("here")
         agent = service.ctx[Agents].get(ONE)
         assert agent is not None
