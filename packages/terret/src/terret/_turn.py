@@ -1,5 +1,6 @@
 """`terret run`: one turn, then the end."""
 
+import sys
 from functools import partial
 from typing import Protocol
 
@@ -27,7 +28,7 @@ async def run_turn(boot: Boot, request: Request) -> int:
     """Sends one message, prints the answer, and returns the exit code."""
     request.check()
     encoding = "utf-8" if request.rows else None
-    with reserved_stdout(encoding) as stream, anyio.CancelScope() as everything:
+    with reserved_stdout(encoding) as stdout, anyio.CancelScope() as everything:
         async with (
             interrupts(everything.cancel) as signals,
             boot.open(start_agents=request.address.session is None) as root,
@@ -39,16 +40,19 @@ async def run_turn(boot: Boot, request: Request) -> int:
             with people(root, request.on_ask) as asks:
                 agent = await open_agent(root, name, request.address)
                 signals.stop = partial(_interrupt, agent)
-                out = Output(stream, broken=partial(agent.cancel, USER))
-                screen = Screen(out, stream=out.is_terminal, quiet=boot.quiet, asks=asks)
+                out = Output(stdout, broken=partial(agent.cancel, USER))
+                # Where text beside calls could be taken for the answer, only that one is printed.
+                stream = out.is_terminal and sys.stderr.isatty()
+                screen = Screen(out, stream=stream, quiet=boot.quiet, asks=asks)
                 if events is None:
                     root.on(LOADING, screen.loading)
                     if request.address.session is None:
                         screen.note(f"session {raw_id(agent)}")
-                turn = Turn(agent, message, Rows(events, agent, out) if events else screen)
+                view = screen if events is None else Rows(events, agent, out)
+                turn = Turn(agent, message, view)
                 await turn.run(root)
             code = signals.code or (FAILED if out.is_broken else exit_code(turn.reason))
-            if code:
+            if code and not out.is_broken:
                 say(f"go on with: {continuation(agent, names, request.address.tenant)}")
             return code
     return signals.code or FAILED
