@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -24,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 class ChatServer:
     """A real HTTP server that speaks chat completions; the first path segment says how it behaves.
 
-    `/ok` calls the tool `add` for a request that offers it, then answers with the result; `/500`,
-    `/401`, `/cut` and `/garbage` fail in their way.
+    `/ok` calls the tool `add` for a request that offers it, then answers with the result; `/shop`
+    calls `issue_refund` when it is asked to; `/500`, `/401`, `/cut` and `/garbage` fail.
     """
 
     port: int = 0
@@ -50,13 +51,31 @@ class ChatServer:
                 return 200, "text/html", b"<html>Please log in</html>"
             case "model":
                 return 404, "application/json", _unknown_model(body)
+            case "shop":
+                return 200, "text/event-stream", _refund(_last(body))
         return 200, "text/event-stream", _stream(body)
 
 
-def _stream(body: dict[str, object]) -> bytes:
+def _last(body: dict[str, object]) -> dict[str, str]:
     messages = body["messages"]
     assert isinstance(messages, list)
-    last = messages[-1]
+    found: dict[str, str] = messages[-1]
+    return found
+
+
+def _refund(last: dict[str, str]) -> bytes:
+    text = last["content"]
+    asked = re.search(r"Refund (\d+) euros for order (\S+)\.", text)
+    if asked and last["role"] == "user":
+        call = _call("issue_refund", order=asked[2], amount=int(asked[1]))
+        said = _event(call) + _event({}, "tool_calls")
+    else:
+        said = _event({"content": f"{text[0].upper()}{text[1:]}."}) + _event({}, "stop")
+    return said + b"data: [DONE]\n\n"
+
+
+def _stream(body: dict[str, object]) -> bytes:
+    last = _last(body)
     if last["role"] == "tool":
         said = _event({"content": f"The result is {last['content']}."}) + _event({}, "stop")
     elif body.get("tools"):
