@@ -3,11 +3,21 @@
 import re
 import subprocess
 import sys
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
 from end_to_end import ROOT
+from terret_agents import USER, Agents
+from terret_llm import PluginSource, create_user_message
+from terret_testing import SCRIPTED, Harness, say, script
+from terret_testing.loop_contract import Dialect, LoopContract
+
+Boot: TypeAlias = Callable[..., AbstractAsyncContextManager[Harness]]
 
 EXAMPLES = sorted({path.parent for path in (ROOT / "examples").rglob("test_*.py")})
 GUIDES = [
@@ -28,6 +38,35 @@ def test_the_code_of_a_guide_is_that_of_an_example(guide: Path) -> None:
         source = (ROOT / block["path"]).read_text("utf-8")
         for part in re.split(r"^ *\.\.\.\n", block["code"], flags=re.M):
             assert part.strip("\n") in source, f"{block['path']} has no such lines:\n{part}"
+
+
+OTHER = re.compile(r"^```python\n(?!# examples/)(?P<code>.*?)^```", re.M | re.S)
+
+
+def other_code(page: Path) -> list[str]:
+    return [block["code"] for block in OTHER.finditer(page.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize(
+    "page", [*GUIDES, ROOT / "docs/concepts/agents-and-turns.md"], ids=lambda path: path.stem
+)
+async def test_the_other_code_of_a_page_runs(page: Path, harness: Boot) -> None:
+    """What a page shows by the way, with the names that its text speaks of."""
+    async with harness(model=script(*[say("Hello.")] * 9)) as h:
+        names: dict[str, Any] = {
+            "Agents": Agents,
+            "LoopContract": LoopContract,
+            "MyDialect": Dialect,
+            "USER": USER,
+            "agent": h.agent,
+            "ctx": h.ctx,
+            "note": create_user_message("By the way.", PluginSource("note")),
+            "options": SCRIPTED,
+        }
+        for block in other_code(page):
+            running = eval(compile(block, str(page), "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+            if running is not None:
+                await running
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda path: path.name)
