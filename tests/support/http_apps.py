@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import anyio
-from anyio.abc import ObjectReceiveStream
+from anyio.streams.memory import MemoryObjectReceiveStream
 from starlette.types import ASGIApp, Message
 
 from agent_projects import Project, Running
@@ -82,7 +82,7 @@ class Stream:
 
     status: int
     headers: dict[str, str]
-    chunks: ObjectReceiveStream[bytes]
+    chunks: MemoryObjectReceiveStream[bytes]
     gone: anyio.Event
     cut: anyio.Event
     """Set when the app has ended its answer, in order or not."""

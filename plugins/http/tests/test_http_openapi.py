@@ -13,7 +13,7 @@ from schemathesis import Case, checks
 from agent_projects import Project
 from generated_cases import mend_generation
 from http_apps import ASK_ALL, Client, Reply, run_service
-from terret_testing import call, say
+from terret_testing import Answer, call, say
 
 TOOL = """
 from terret_tools import tool
@@ -78,14 +78,14 @@ async def test_the_service_does_what_the_document_says(
     mend_generation(monkeypatch)
     project.agent("shop", ASK_ALL)
     project.write({"agents/shop/tools/sell.py": TOOL})
-    answers = [call("sell", item="hat"), say("Sold.")] * 400
+    answers: list[Answer] = [call("sell", item="hat"), say("Sold.")] * 400
     async with run_service(project, *answers, http="{maxWaitSeconds: 1}") as service:
         document = (await service.client.get("/openapi.json")).json
         schema = schemathesis.openapi.from_dict(document)
         checks.load_all_checks()
         all_checks: Any = [checks.CHECKS.get_one(name) for name in CHECKS]
 
-        def conforms(case: Case, known: bool) -> None:
+        def conforms(case: Case[Any], known: bool) -> None:
             names = from_thread.run(known_names, service.client) if known else {}
             case.path_parameters.update(
                 {name: names.get(name, value) for name, value in case.path_parameters.items()}
@@ -109,5 +109,5 @@ async def test_the_service_does_what_the_document_says(
         )
         often = st.sampled_from([True, True, True, False])
         for operation in schema.get_all_operations():
-            case = operation.ok().as_strategy()
+            case: Any = operation.ok().as_strategy()  # type: ignore[union-attr]  # the document is valid
             await to_thread.run_sync(bounded(given(case=case, known=often)(conforms)))

@@ -10,7 +10,7 @@ from agent_projects import Project
 from http_apps import ASK_ALL, Frame, Service, Stream, run_service
 from terret_agents import Agents
 from terret_plugin_loop_events import LoopEvents, check
-from terret_sessions import SessionEvent
+from terret_sessions import FLUSH, Session, SessionEvent
 from terret_testing import call, pause, reply, say
 
 TOOL = """
@@ -282,6 +282,34 @@ async def test_another_protocol_is_chosen_by_name(project: Project) -> None:
         async with reading(service, "?protocol=names&after=0") as stream:
             (frame,) = await stream.events(count=1)
         assert (frame.event, frame.data["name"]) == ("name", "agent/inbox/spliced")
+
+
+async def test_what_ends_the_wait_of_a_client_is_durable_before_it_is_sent(
+    project: Project,
+) -> None:
+    """E-116, E-127: After a crash it is found again, and the cursor is one of the log."""
+    project.agent("shop", ASK_ALL)
+    project.write({"agents/shop/tools/sell.py": TOOL})
+    asks = reply(pause("here"), call("sell", item="hat"))
+    async with (
+        run_service(project, asks) as service,
+        service.client.stream("POST", STREAM, HI) as stream,
+    ):
+        await service.model.reached("here")
+        held, let_go = anyio.Event(), anyio.Event()
+
+        async def flush(session: Session) -> None:
+            held.set()
+            await let_go.wait()
+
+        service.ctx.on(FLUSH, flush)
+        await stream.events(until="budget:check")
+        service.model.release("here")
+        await held.wait()
+        await anyio.wait_all_tasks_blocked()
+        assert stream.chunks.statistics().current_buffer_used == 0
+        let_go.set()
+        assert (await stream.events(until="approval:pending"))[-1].event == "approval:pending"
 
 
 async def test_items_are_streamed_to_whoever_follows(project: Project) -> None:

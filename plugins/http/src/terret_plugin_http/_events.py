@@ -14,7 +14,6 @@ from ._calls import Call, Endpoint
 from ._config import Role
 from ._errors import HttpError
 from ._neighbours import Cursor
-from ._sse import StreamSource, frame, frame_of_log
 from ._stored import is_below, live_conversation, session_of
 from ._turns import session_headers
 
@@ -56,16 +55,10 @@ def _stream(call: Call, session: Session, session_id: str, agent: str) -> ASGIAp
         )
         if not following:
             return Response(status_code=204, headers=headers)
-    stream = site.loop_events.open(
-        session,
-        session_id=session_id,
-        agent=agent,
-        protocol=protocol,
-        after=after,
-        max_bytes=site.limits.slow_reader_bytes,
+    source = site.source(
+        session, session_id, agent, protocol=protocol, after=after, turn_only=turn_only
     )
-    write = frame_of_log if protocol == "log" else frame
-    return site.stream(StreamSource(stream, turn_only=turn_only, write=write), headers)
+    return site.stream(source, headers)
 
 
 def _cursor(call: Call, query: EventsQuery, length: int) -> Cursor | None:

@@ -17,8 +17,8 @@ from ._calls import Call, Endpoint, ask_hook
 from ._config import Role
 from ._conversations import Conversation, is_busy
 from ._errors import HttpError
-from ._neighbours import Cursor, EventStream
-from ._sse import MessageSource
+from ._neighbours import Cursor
+from ._sse import MessageSource, StreamSource
 from ._turns import reached_by_message, session_headers
 
 METADATA: Final = "http/message"
@@ -40,16 +40,10 @@ async def stream_message(call: Call) -> ASGIApp:
     conversation, message_id = await _take(call)
     key = conversation.key
 
-    def open_stream(after: Cursor) -> EventStream:
-        return site.loop_events.open(
-            conversation.session,
-            session_id=key.raw_id,
-            agent=key.agent,
-            after=after,
-            max_bytes=site.limits.slow_reader_bytes,
-        )
+    def open_source(after: Cursor) -> StreamSource:
+        return site.source(conversation.session, key.raw_id, key.agent, after=after, turn_only=True)
 
-    source = MessageSource(conversation, message_id, open_stream)
+    source = MessageSource(conversation, message_id, open_source)
     return site.stream(source, session_headers(key.raw_id))
 
 

@@ -7,12 +7,13 @@ from starlette.responses import Response
 
 from terret_agents import Agents
 from terret_context import Context
-from terret_sessions import SESSION_PERSISTENCE, SessionPersistence, Sessions
+from terret_sessions import SESSION_PERSISTENCE, Session, SessionPersistence
 
 from ._auth import Tokens
 from ._config import Limits
 from ._conversations import Conversation, Conversations, is_busy
 from ._courier import Courier
+from ._durability import Durability
 from ._errors import HttpError
 from ._links import Links
 from ._neighbours import (
@@ -21,10 +22,11 @@ from ._neighbours import (
     LOOP_EVENTS,
     QUESTIONS,
     Approvals,
+    Cursor,
     Definition,
     Questions,
 )
-from ._sse import EventResponse, Source
+from ._sse import EventResponse, Source, StreamSource, frame, frame_of_log
 from ._turns import Reached, Turns
 
 
@@ -51,6 +53,7 @@ class Site:
         self.agents = ctx[Agents]
         self.conversations = Conversations(ctx)
         self.courier = Courier(ctx)
+        self.durability = Durability(ctx)
         self.turns = Turns(ctx, self.loop_events, links)
         self.sources: set[Source] = set()
         """What is being streamed."""
@@ -108,9 +111,35 @@ class Site:
         reached = await self.turns.wait(conversation, look, seconds)
         if reached is None:
             raise self.turns.still_running(conversation, conversation.open_turn)
-        if reached.item is not None and conversation.session.live:
-            await self.ctx[Sessions].flush(conversation.session)  # whoever is told may decide
+        session = conversation.session
+        await self.durability.reach(session, len(session.events))
         return self.turns.answer(conversation, reached)
+
+    def source(
+        self,
+        session: Session,
+        session_id: str,
+        agent: str,
+        *,
+        protocol: str = "v1",
+        after: Cursor | None,
+        turn_only: bool,
+    ) -> StreamSource:
+        """Opens the events of a session from a cursor on."""
+        stream = self.loop_events.open(
+            session,
+            session_id=session_id,
+            agent=agent,
+            protocol=protocol,
+            after=after,
+            max_bytes=self.limits.slow_reader_bytes,
+        )
+        write = frame_of_log if protocol == "log" else frame
+
+        async def durable(seq: int) -> None:
+            await self.durability.reach(session, seq + 1)
+
+        return StreamSource(stream, durable, turn_only=turn_only, write=write)
 
     def stream(self, source: Source, headers: Mapping[str, str]) -> EventResponse:
         """Returns the response that streams a source."""

@@ -1,7 +1,7 @@
 """Server-sent events: frames, where they come from, and a response that writes them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -16,6 +16,10 @@ _BEGIN: Final = b"retry: 2000\n\n"
 _SILENCE: Final = b": keep-alive\n\n"
 _END: Final[Message] = {"type": "http.response.body", "body": b"", "more_body": False}
 _TERMINALS: Final = frozenset(("done", "error", "turn/end"))
+_AWAITED: Final = _TERMINALS | {
+    *("approval:pending", "question:pending"),
+    *("approval/asked", "question/asked"),
+}
 
 
 def frame(output: Output) -> bytes:
@@ -52,23 +56,34 @@ class Source(ABC):
 
 
 class StreamSource(Source):
-    """The events of a stream up to its end or, with `turn_only`, to the end of a turn."""
+    """The events of a stream up to its end or, with `turn_only`, to the end of a turn.
+
+    What clients wait for is sent when `durable(seq)` has returned, so that they find it again
+    after a crash.
+    """
 
     def __init__(
-        self, stream: EventStream, *, turn_only: bool, write: Callable[[Output], bytes] = frame
+        self,
+        stream: EventStream,
+        durable: Callable[[int], Awaitable[None]],
+        *,
+        turn_only: bool,
+        write: Callable[[Output], bytes] = frame,
     ) -> None:
         self._stream = stream
+        self._durable = durable
         self._turn_only = turn_only
         self._write = write
+        self._taken: Sequence[Output] = ()
         self._over = False
 
     async def frames(self) -> bytes:
-        if self._over:
-            return b""
-        outputs = await self._stream.batch()
-        if self._turn_only:
-            outputs = self._up_to_terminal(outputs)
-        return b"".join([self._write(output) for output in outputs])
+        if not self._taken and not self._over:
+            self._taken = self._up_to_end(await self._stream.batch())
+        if any(output.event["type"] in _AWAITED for output in self._taken):
+            await self._durable(self._taken[-1].cursor[0])
+        taken, self._taken = self._taken, ()
+        return b"".join([self._write(output) for output in taken])
 
     async def too_slow(self) -> None:
         await self._stream.overflowed.wait()
@@ -76,11 +91,12 @@ class StreamSource(Source):
     def close(self) -> None:
         self._stream.close()
 
-    def _up_to_terminal(self, outputs: Sequence[Output]) -> Sequence[Output]:
-        for position, output in enumerate(outputs, start=1):
-            if output.event["type"] in _TERMINALS:
-                self._over = True
-                return outputs[:position]
+    def _up_to_end(self, outputs: Sequence[Output]) -> Sequence[Output]:
+        if self._turn_only:
+            for position, output in enumerate(outputs, start=1):
+                if output.event["type"] in _TERMINALS:
+                    self._over = True
+                    return outputs[:position]
         return outputs
 
 
@@ -91,37 +107,36 @@ class MessageSource(Source):
         self,
         conversation: Conversation,
         message_id: str,
-        open_stream: Callable[[Cursor], EventStream],
+        open_source: Callable[[Cursor], StreamSource],
     ) -> None:
         self._conversation = conversation
         self._message_id = message_id
-        self._open = open_stream
-        self._stream: StreamSource | None = None
+        self._open = open_source
+        self._source: StreamSource | None = None
         self._opened = anyio.Event()
         self._over = False
 
     async def frames(self) -> bytes:
         if self._over:
             return b""
-        if self._stream is None:
+        if self._source is None:
             reached = await self._placed()
             if reached.turn is None:
                 self._over = True
                 unsent = unsent_events(self._conversation.key.raw_id)
                 return b"".join(map(frame_without_id, unsent))
-            stream = self._open((reached.turn.first, -1))
-            self._stream = StreamSource(stream, turn_only=True)
+            self._source = self._open((reached.turn.first, -1))
             self._opened.set()
-        return await self._stream.frames()
+        return await self._source.frames()
 
     async def too_slow(self) -> None:
         await self._opened.wait()
-        assert self._stream is not None
-        await self._stream.too_slow()
+        assert self._source is not None
+        await self._source.too_slow()
 
     def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
+        if self._source is not None:
+            self._source.close()
 
     async def _placed(self) -> Reached:
         conversation = self._conversation
