@@ -3,7 +3,6 @@
 import json
 
 import anyio
-import anyio.lowlevel
 
 from terret_agents import (
     AgentEntries,
@@ -30,11 +29,7 @@ from terret_agents.loops import (
     settle_answer,
 )
 from terret_context import Config, Context, plugin
-from terret_llm import (
-    Llm,
-    Message,
-    ToolCallBlock,
-)
+from terret_llm import Llm, Message, ToolCallBlock
 from terret_sessions import Blocked, Completed, MaxTokens, Session, Sessions, TurnEndReason
 from terret_system_prompt import SystemPrompt
 from terret_tools import CallLog, Invocation, ToolExec, Tools, aborted_before_dispatch

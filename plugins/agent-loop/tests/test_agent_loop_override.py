@@ -19,7 +19,10 @@ plugins:
 
 
 async def test_an_overridden_cap_holds_over_the_file_until_the_file_changes(tmp_path: Path) -> None:
-    """L-204: a cap below one is refused when it is given; without override the file's holds."""
+    """L-204, in part: what is written is an override in memory, since no settings are stored.
+
+    A cap below one is refused when it is given, and where there is no override the file's holds.
+    """
     document = tmp_path / "harness.yml"
     document.write_text(DOCUMENT, "utf-8")
     async with open_harness(document) as root:

@@ -95,7 +95,7 @@ async def test_agents_that_come_later_are_included() -> None:
 
 
 async def test_an_override_holds_over_the_entry_of_the_file(tmp_path: Path) -> None:
-    """A-028: as far as there are settings: in memory, until the file changes the value."""
+    """A-028, in part: the user's layer is an override in memory, since no settings are stored."""
     document = tmp_path / "harness.yml"
     document.write_text("plugins: {agents: {}, default-model: {model: small}}\n", "utf-8")
     async with open_harness(document) as root:

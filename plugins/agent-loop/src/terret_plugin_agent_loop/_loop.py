@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import anyio
-import anyio.lowlevel
 
 from terret_agents import AgentOptions, Batch, Reject, TurnAgent, TurnOutcome
 from terret_agents.loops import (
@@ -20,10 +19,7 @@ from terret_agents.loops import (
     settle_answer,
 )
 from terret_context import Context
-from terret_llm import (
-    Finish,
-    Message,
-)
+from terret_llm import Finish, Message
 from terret_sessions import Blocked, Completed, MaxTokens, Session, TurnEndReason
 
 from ._tool_calls import StepOutcome, run_tools

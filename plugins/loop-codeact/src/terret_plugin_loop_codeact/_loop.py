@@ -1,7 +1,6 @@
 """The loop: ask the model, run the program in its answer, tell it what came out, repeat."""
 
 import anyio
-import anyio.lowlevel
 
 from terret_agents import AgentOptions, Batch, Reject, TurnAgent, TurnOutcome
 from terret_agents.loops import (
@@ -18,11 +17,7 @@ from terret_agents.loops import (
     settle_answer,
 )
 from terret_context import Context
-from terret_llm import (
-    Finish,
-    Message,
-    ToolCallBlock,
-)
+from terret_llm import Finish, Message, ToolCallBlock
 from terret_sessions import Blocked, Completed, MaxTokens, Session, TurnEndReason
 from terret_system_prompt import Assembly
 
