@@ -96,8 +96,9 @@ class _Child:
 
     async def _refresh(self, root: Container, effects: Collection[Effect]) -> None:
         if Effect.RECONCILE in effects:
+            before = _failed(root)
             await root[Loader].reconcile()
-            if any(fiber.state is FiberState.FAILED for fiber in root.fibers()):
+            if _failed(root) - before:  # going back to the last document did not help either
                 self._link.send(restart="harness.yml")
                 return
         folders = root.get(AGENT_FOLDERS)
@@ -115,3 +116,10 @@ class _Child:
                 say(text)
         self._known = set(found)
         self._link.send(faults=list(found))
+
+
+def _failed(root: Container) -> set[str]:
+    """Names the entries that have failed."""
+    loader = root[Loader]
+    fibers = ((entry.path, loader.fiber(entry.path)) for entry in loader.entries)
+    return {path for path, fiber in fibers if fiber and fiber.state is FiberState.FAILED}
