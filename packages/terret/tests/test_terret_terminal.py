@@ -138,3 +138,21 @@ def test_a_second_interrupt_ends_the_process_whatever_holds_it(project: Path) ->
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+def test_two_runs_of_one_session_come_one_after_the_other(project: Path) -> None:
+    """E-257: The second one waits, or is refused when that takes too long."""
+    first = start(project, "run", "--session", "s", "hang {}")
+    wait_for_start(project, first)
+    impatient = ("--set", "session-jsonl.leaseWaitSeconds=0")
+    refused = start(project, "run", "--session", "s", *impatient, "two")
+    out, err = refused.communicate()
+    assert (refused.returncode, out) == (2, "")
+    assert f"is being written by process {first.pid}" in err
+    second = start(project, "run", "--session", "s", "three")
+    assert second.stderr is not None
+    assert second.stderr.readline() == "waiting for session s ...\n"
+    first.send_signal(signal.SIGINT)
+    first.communicate()
+    out, _ = second.communicate()
+    assert (second.returncode, out) == (0, "You said: three\n")

@@ -42,7 +42,7 @@ async def run_chat(boot: Boot, address: Address, on_ask: OnAsk | None) -> int:
             dialogue = Dialogue()
             own_stdout = nullcontext(sys.stdout) if dialogue.edits else reserved_stdout()
             with own_stdout as stream, people(root, on_ask, dialogue) as asks:
-                agent = await open_agent(root, name, address)
+                agent = await open_agent(root, name, address, quiet=boot.quiet)
                 chat = Chat(root, address, agent, dialogue, signals, quiet=boot.quiet)
                 out = Output(stream, broken=chat.end)
                 return await chat.run(Screen(out, stream=True, quiet=boot.quiet, asks=asks))
