@@ -71,16 +71,19 @@ def test_the_version_is_that_of_the_distribution(terret: Run) -> None:
     ],
 )
 def test_which_word_is_the_agent(terret: Run, words: tuple[str, ...], answer: str) -> None:
+    """E-233, E-560, E-561: A known name with something behind it, or what `--agent` says."""
     code, out, _ = terret("run", *words)
     assert (code, out) == (0, answer + "\n")
 
 
 def test_the_only_agent_is_the_default_whatever_its_name(terret: Run, agents: Agents) -> None:
+    """E-249"""
     agents("desk")
     assert terret("run", "hi")[:2] == (0, "desk: hi\n")
 
 
 def test_without_a_default_agent_the_known_ones_are_named(terret: Run, agents: Agents) -> None:
+    """E-235, E-249"""
     agents("desk", "shop")
     code, out, err = terret("run", "hi")
     assert (code, out) == (2, "")
@@ -88,6 +91,7 @@ def test_without_a_default_agent_the_known_ones_are_named(terret: Run, agents: A
 
 
 def test_a_fresh_session_is_named_and_can_be_shown_and_continued(terret: Run) -> None:
+    """E-231, E-563: Also of an agent of the list."""
     _, _, err = terret("run", "one")
     session = err.removeprefix("session ").splitlines()[0]
     assert session.startswith("main-session-")

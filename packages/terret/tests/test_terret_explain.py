@@ -40,7 +40,7 @@ def shown(text: str) -> list[str]:
 
 
 def test_what_does_not_run_is_explained(terret: Run) -> None:
-    """C-289, C-328: one line each, with place and way out."""
+    """C-289, C-328, E-567: one line each, with place and way out."""
     code, out, err = terret("explain")
     assert (code, err) == (0, "")
     assert shown(out) == [
@@ -80,7 +80,7 @@ def test_a_harness_in_which_all_runs_is_confirmed(terret: Run) -> None:
 
 
 def test_the_graph_shows_states_and_who_uses_whom(terret: Run) -> None:
-    """C-299."""
+    """C-299, E-567."""
     Path("harness.yml").write_text(HARNESS.replace("agents: []", "optional: true"))
     code, out, err = terret("graph")
     assert (code, err) == (0, "")
