@@ -87,6 +87,9 @@ def use_terret(python: Path, place: Path) -> None:
     run([terret, "config", "check"], cwd=place)
     answer = run([terret, "run", "Is anybody there?"], cwd=place)
     assert answer == "Is anybody there?\n", answer
+    run([terret, "init", "project"], cwd=place)
+    explained = run([terret, "explain", "--root", "project"], cwd=place)
+    assert explained.endswith(" entries run\n"), explained
 
 
 def run(command: Sequence[str], *, cwd: Path) -> str:
