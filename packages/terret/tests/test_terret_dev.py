@@ -64,7 +64,8 @@ def test_agents_rules_and_prompts_count_without_a_restart(project: Path, dev: Pr
     dev.line("agents/shop/agent.yml:1:1 prompt: unknown key")
     assert say(address, "Hello.", agent="shop")["text"] == "Buy: Hello."
     shutil.rmtree(project / "agents/shop")
-    dev.line("agents: main", times=3)
+    dev.line("no faults any more")
+    assert dev.lines[-2] == "agents: main"
     assert ask(f"{address}/agents")[1]["agents"][0]["name"] == "main"
     assert len([line for line in dev.lines if "listening" in line]) == 1
 
@@ -105,6 +106,7 @@ def test_the_file_is_followed_in_the_running_service(project: Path, dev: Program
     dev.line('no plugin \\"nope\\" is installed')
     assert say(address, "Hello.")["text"] == "Old: Hello."
     edit(harness, "  nope: {}\n", "  budget: null\n")
+    dev.line("budget: removed")
     edit(harness, "port: 0", "port: 0, basePath: /api")
     address = f"{dev.address(times=2)}/api"
     done = say(address, "Hello.")

@@ -11,7 +11,7 @@ from anyio import from_thread
 from anyio.lowlevel import current_token
 
 from terret_context import Container, FiberState
-from terret_loader import Fault, HarnessConfigError, Loader, Plan
+from terret_loader import ENTRY, Fault, HarnessConfigError, Loader, Plan
 
 from ._boot import Boot
 from ._changes import Effect, Running
@@ -19,7 +19,7 @@ from ._errors import DONE
 from ._folders import open_folders
 from ._interrupts import interrupts
 from ._link import GRACE, Link, follow
-from ._printing import say
+from ._printing import say, say_change
 from ._services import AGENT_FOLDERS
 from ._serving import LOG, Service, addressed, faults_of_agents, prepare
 
@@ -67,6 +67,7 @@ class _Child:
     def begin(self, root: Container, faults: Iterable[Fault]) -> None:
         """Notes what runs, and what was found wrong with it."""
         self._root = root
+        root.on(ENTRY, say_change)
         self._tell(str(fault) for fault in faults)
 
     def take(self, message: dict[str, Any]) -> None:
@@ -95,6 +96,7 @@ class _Child:
         )
 
     async def _refresh(self, root: Container, effects: Collection[Effect]) -> None:
+        had_faults = bool(self._known or root[Loader].faults)
         if Effect.RECONCILE in effects:
             before = _failed(root)
             await root[Loader].reconcile()
@@ -103,13 +105,15 @@ class _Child:
                 return
         folders = root.get(AGENT_FOLDERS)
         if Effect.RELOAD in effects and folders is not None:
-            before = set(folders.definitions)
+            available = set(folders.definitions)
             self._tell(map(str, await folders.reload()))
-            if before != set(folders.definitions):
+            if available != set(folders.definitions):
                 say(f"agents: {', '.join(folders.definitions) or 'none'}")
+        if had_faults and not (self._known or root[Loader].faults):
+            say("no faults any more")
 
     def _tell(self, faults: Iterable[str]) -> None:
-        """Prints faults that are new, and lets `terret dev` know all of them."""
+        """Prints faults of agents that are new, and lets `terret dev` know all of them."""
         found = dict.fromkeys(faults)
         for text in found:
             if text not in self._known:

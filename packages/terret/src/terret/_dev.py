@@ -20,7 +20,7 @@ from ._boot import Boot
 from ._changes import is_of_project
 from ._errors import DONE, FAILED, REFUSED
 from ._link import GRACE, MARGIN, VARIABLE, Link
-from ._printing import say
+from ._printing import end_typed_line, say
 
 COLLECT_MS = 200
 
@@ -63,6 +63,7 @@ class Supervisor:
                     self._kill()
                     continue
                 self._is_stopping = True
+                end_typed_line()
                 say("stopping; a second signal ends at once")
                 for service in self._services:
                     service.process.terminate()

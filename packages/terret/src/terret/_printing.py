@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import typer
 
+from terret_loader import EntryChange
+
 _WIDTH = 200
 _CONTROLS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
@@ -22,6 +24,14 @@ def printable(text: str) -> str:
 def say(text: str) -> None:
     """Prints a line on standard error."""
     typer.echo(text, err=True)
+
+
+def say_change(change: EntryChange) -> None:
+    """Says which entry of the configuration follows a change of the file."""
+    entry = change.entry or change.previous
+    if entry is not None:
+        done = "removed" if change.entry is None else "changed" if change.previous else "added"
+        say(f"{entry.path}: {done}")
 
 
 def end_typed_line() -> None:

@@ -18,7 +18,7 @@ from terret_loader import Fault, HarnessConfigError, Plan
 from ._boot import Boot
 from ._errors import DONE, FAILED, CommandError
 from ._interrupts import Interrupts, interrupts
-from ._printing import say
+from ._printing import end_typed_line, say
 from ._services import AGENT_FOLDERS, HTTP
 from ._variables import check_data, settings_of
 
@@ -89,6 +89,7 @@ class Service:
     async def _drain(self) -> None:
         await self._stop.wait()
         if self._grace is None:
+            end_typed_line()
             logging.getLogger("terret").info("stopping; a second signal ends at once")
         await self._root[HTTP].drain(self._grace)
 
