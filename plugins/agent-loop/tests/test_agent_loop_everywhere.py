@@ -3,10 +3,11 @@
 Every listener, body and stream here waits, so that between two waits there is one thing only.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
 import pytest
@@ -29,7 +30,15 @@ from terret_agents import (
 )
 from terret_context import Next, Plugin, Waterfall
 from terret_llm import STREAM, Chunks, GenerateOptions, create_user_message
-from terret_sessions import Aborted, AssistantMessage, Completed, Session, TurnEnd, TurnEndReason
+from terret_sessions import (
+    Aborted,
+    AssistantMessage,
+    Completed,
+    Errored,
+    Session,
+    TurnEnd,
+    TurnEndReason,
+)
 from terret_system_prompt import ASSEMBLE
 from terret_testing import (
     SCRIPTED,
@@ -59,11 +68,36 @@ WATERFALLS: tuple[Waterfall[Any, Any], ...] = (
 )
 
 
+Listener: TypeAlias = Callable[[object, Next[Any]], Awaitable[Any]]
+
+
 async def around(payload: object, call_next: Next[Any]) -> Any:
     await checkpoint()
     answer = await call_next()
     await checkpoint()
     return answer
+
+
+class BrokenListenerError(Exception):
+    """What a listener raises in these tests."""
+
+
+class Failing:
+    """A listener that fails once: before or after the others, when it is asked the `nth` time."""
+
+    def __init__(self, nth: int) -> None:
+        self.left = nth
+
+    async def __call__(self, payload: object, call_next: Next[Any]) -> Any:
+        self._count()
+        answer = await call_next()
+        self._count()
+        return answer
+
+    def _count(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            raise BrokenListenerError
 
 
 async def wait(payload: object) -> None:
@@ -94,14 +128,16 @@ def slow_tool(name: str, *, overlaps: bool) -> Tool:
 
 
 @asynccontextmanager
-async def turn(*plugins: Plugin, overlaps: bool = True) -> AsyncIterator[Harness]:
+async def turn(
+    *plugins: Plugin, overlaps: bool = True, listener: Listener = around
+) -> AsyncIterator[Harness]:
     """A harness whose agent has just been sent a prompt that takes two tool calls."""
     model = script(reply(say("wait"), call("one"), call("two")), *[say("done")] * 4)
     async with running_harness(model=model, plugins=plugins) as h:
         for name in ("one", "two"):
             h.ctx[Tools].register(slow_tool(name, overlaps=overlaps))
         for event in WATERFALLS:
-            h.ctx.on(event, around)
+            h.ctx.on(event, listener)
         for question in (TURN_STOP, TURN_STOPPING):
             h.ctx.on(question, wait)
         h.ctx.on(STREAM, slowly)
@@ -110,7 +146,7 @@ async def turn(*plugins: Plugin, overlaps: bool = True) -> AsyncIterator[Harness
         h.agent.send("go")
         with anyio.fail_after(30):
             yield h
-        assert failures == []
+        assert all(isinstance(failure.error, BrokenListenerError) for failure in failures)
 
 
 async def at_every_point(
@@ -156,6 +192,24 @@ async def test_a_turn_can_be_cancelled_at_every_point(overlaps: bool) -> None:
     late = ends.index(Completed())  # nothing but the flush is left
     assert late > 60
     assert ends == [Aborted(USER)] * late + [Completed()] * (len(ends) - late)
+
+
+async def test_a_listener_may_fail_at_every_point() -> None:
+    """L-050, L-055, L-067: it costs one call or one turn, and the next prompt is served."""
+    ends: Counter[type] = Counter()
+    failed = True
+    while failed:
+        listener = Failing(ends.total())
+        async with turn(listener=listener) as h:
+            await h.agent.when_idle()
+            failed, listener.left = listener.left < 0, -1
+            assert_balanced(h.session)
+            ends[type(h.turn_end)] += 1
+            await send(h.agent, "and now?")
+            assert_balanced(h.session)
+            assert h.turn_end == Completed()
+    assert ends.keys() == {Completed, Errored}  # those of tools cost their call only
+    assert ends[Errored] > 20
 
 
 async def test_what_is_said_at_any_point_is_answered() -> None:
