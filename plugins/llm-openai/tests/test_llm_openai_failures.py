@@ -12,11 +12,12 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from mounted_models import mounted_model
 from terret_context import PluginFailedError
-from terret_llm import FinishChunk, GenerateOptions, Llm, LlmFailure, create_user_message
+from terret_llm import Finish, FinishChunk, GenerateOptions, Llm, LlmFailure, create_user_message
 from terret_plugin_llm_openai import OpenAiConfig, llm_openai
 from terret_testing import (
     FaultyModelServer,
     WireAnswer,
+    chat_answer,
     event_answer,
     raw_answer,
     silent_answer,
@@ -29,14 +30,19 @@ BEGUN = event_answer({"choices": [{"delta": {"content": "x"}}]})
 PAGE = b"<html>\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>"
 
 
-async def failure(llm: Llm) -> LlmFailure:
+async def finish_of(llm: Llm) -> Finish:
     request = GenerateOptions(provider="openai", model="m", messages=(create_user_message("hi"),))
     with anyio.fail_after(20):
         async with aclosing(llm.stream(request)) as stream:
             chunks = [chunk async for chunk in stream]
     assert isinstance(chunks[-1], FinishChunk)
-    assert chunks[-1].finish.failure is not None
-    return chunks[-1].finish.failure
+    return chunks[-1].finish
+
+
+async def failure(llm: Llm) -> LlmFailure:
+    failure = (await finish_of(llm)).failure
+    assert failure is not None
+    return failure
 
 
 @asynccontextmanager
@@ -209,11 +215,18 @@ async def test_a_proxy_of_the_environment_that_cannot_be_used_says_why(
         ({"proxy": "ftp://user:SECRET@there"}, "proxy: must begin with http://"),
         ({"baseUrl": "https://user:SECRET@there/v1"}, "baseUrl: must not hold a password"),
         ({"headers": {"x-key": "SECRÈT"}}, "headers: 'x-key' holds characters"),
+        ({"headers": {"x-key": "SECRET\nx: y"}}, "headers: 'x-key' holds characters"),
+        ({"headers": {"x key": "SECRET"}}, "headers: 'x key' is no name of an HTTP header"),
+        ({"headers": {"Content-Length": "3"}}, "headers: 'Content-Length' is set by"),
+        ({"sessionHeader": "x: y"}, "sessionHeader: 'x: y' is no name of an HTTP header"),
+        ({"baseUrl": "https://there/v1?key=SECRET"}, "baseUrl: must be an address without query"),
+        ({"baseUrl": "https://there:99999/v1"}, "baseUrl: port out of range"),
     ],
 )
-async def test_a_setting_that_would_show_a_secret_is_refused_without_showing_it(
+async def test_a_setting_that_cannot_be_used_is_refused_without_showing_it(
     config: dict[str, Any], complaint: str
 ) -> None:
+    """B-271, M-012: what h11 says of a header that cannot be sent would show it."""
     with pytest.raises(PluginFailedError) as raised:
         async with mounted(**config):
             raise AssertionError("it was mounted")
@@ -227,3 +240,12 @@ def test_settings_show_no_headers_and_no_proxy() -> None:
         {"headers": {"authorization": "Bearer SECRET"}, "proxy": "http://u:SECRET@127.0.0.1:9"}
     )
     assert "SECRET" not in repr(config) + config.model_dump_json()
+
+
+async def test_white_space_around_a_header_is_not_sent() -> None:
+    """It comes from files and commands, and HTTP has no place for it."""
+    headers = {"authorization": " Bearer of-a-file\n"}
+    hello = chat_answer("Hi")
+    async with FaultyModelServer(hello) as server, mounted(server, headers=headers) as llm:
+        assert await finish_of(llm) == Finish.stop()
+    assert server.requests[0].headers["authorization"] == "Bearer of-a-file"

@@ -1,5 +1,6 @@
 """Settings of plugins for model servers. Importing them imports no HTTP client."""
 
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated, Any
@@ -13,6 +14,8 @@ from ._models import ModelInfo
 from ._retry_policy import RETRYABLE_CODES, RetryPolicy
 
 __all__ = ["Count", "ModelEntry", "RetrySettings", "Seconds", "ServerSettings"]
+
+_HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
@@ -135,6 +138,8 @@ class ServerSettings(Config):
             raise ValueError("must begin with http:// or https:// and name a host")
         if "@" in parts.netloc:
             raise ValueError("must not hold a password, which would be shown: use headers")
+        if parts.query or parts.fragment or re.search(r"\s", url) or parts.port == 0:
+            raise ValueError("must be an address without query, fragment and white space")
         return url.rstrip("/")
 
     @field_validator("proxy")
@@ -149,11 +154,19 @@ class ServerSettings(Config):
     @field_validator("headers", mode="after")
     @classmethod
     def _are_headers(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        for name, value in headers.items():
-            said = value.get_secret_value()
-            if not (name.isascii() and name.isprintable() and said.isascii()):
+        found = {name: value.get_secret_value().strip() for name, value in headers.items()}
+        for name, value in found.items():
+            _check_header_name(name)
+            if not (value.isascii() and value.isprintable()):
                 raise ValueError(f"{name!r} holds characters that no HTTP header can carry")
-        return headers
+        return {name: SecretStr(value) for name, value in found.items()}
+
+    @field_validator("session_header", "purpose_header")
+    @classmethod
+    def _is_header(cls, name: str | None) -> str | None:
+        if name is not None:
+            _check_header_name(name)
+        return name
 
     @property
     def host(self) -> str:
@@ -198,3 +211,10 @@ class ServerSettings(Config):
             reasoning_efforts=efforts,
             default_reasoning_effort=effort,
         )
+
+
+def _check_header_name(name: str) -> None:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name of an HTTP header")
+    if name.lower() in ("content-length", "transfer-encoding"):
+        raise ValueError(f"{name!r} is set by the client itself")

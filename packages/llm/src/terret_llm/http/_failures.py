@@ -33,6 +33,9 @@ def broken(error: httpx2.HTTPError, settings: ServerSettings) -> LlmError:
     """What happened to the connection."""
     if isinstance(error, httpx2.ReadTimeout):
         return silent(settings, "idleTimeout", settings.idle_timeout)
+    if isinstance(error, httpx2.LocalProtocolError):  # its text holds what cannot be sent
+        text = f"the request to {settings.place} is no valid HTTP: check the key and the headers"
+        return LlmError(LlmFailure(text, "INVALID_REQUEST"))
     place, proxy, cause = settings.place, _proxy(settings), _cause(error)
     if proxy:
         place = f"{place} through the proxy {proxy}"
