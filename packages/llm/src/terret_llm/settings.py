@@ -17,6 +17,8 @@ __all__ = ["Count", "ModelEntry", "RetrySettings", "Seconds", "ServerSettings"]
 
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
+_PROXIES = ("http", "https", "socks5", "socks5h")
+
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 
@@ -133,21 +135,20 @@ class ServerSettings(Config):
     @field_validator("base_url")
     @classmethod
     def _is_http(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        scheme, host, rest = _parts(url)
+        if scheme not in ("http", "https") or not host:
             raise ValueError("must begin with http:// or https:// and name a host")
-        if "@" in parts.netloc:
+        if "@" in url:
             raise ValueError("must not hold a password, which would be shown: use headers")
-        if parts.query or parts.fragment or re.search(r"\s", url) or parts.port == 0:
+        if rest or re.search(r"\s", url):
             raise ValueError("must be an address without query, fragment and white space")
         return url.rstrip("/")
 
     @field_validator("proxy")
     @classmethod
     def _is_proxy(cls, proxy: SecretStr | None) -> SecretStr | None:
-        parts = urlsplit("" if proxy is None else proxy.get_secret_value())
-        known = parts.scheme in ("http", "https", "socks5", "socks5h") and parts.hostname
-        if proxy is not None and not known:
+        scheme, host, _ = _parts("" if proxy is None else proxy.get_secret_value())
+        if proxy is not None and (scheme not in _PROXIES or not host):
             raise ValueError("must begin with http://, https:// or socks5:// and name a host")
         return proxy
 
@@ -211,6 +212,16 @@ class ServerSettings(Config):
             reasoning_efforts=efforts,
             default_reasoning_effort=effort,
         )
+
+
+def _parts(url: str) -> tuple[str, str | None, str]:
+    """Scheme, host, and query and fragment. Errors of the parser may quote a password."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("is no valid address (write special characters as %2F)") from None
+    return parts.scheme, parts.hostname, parts.query + parts.fragment
 
 
 def _check_header_name(name: str) -> None:

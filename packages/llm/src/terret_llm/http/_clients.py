@@ -73,8 +73,8 @@ class ClientPool:
                 timeout=None,
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=None),
             )
-        except (ImportError, ValueError) as error:
-            raise unusable_proxy(error) from error
+        except (ImportError, ValueError, httpx2.InvalidURL) as error:
+            raise unusable_proxy(error) from None
         self._stack.push_async_callback(client.aclose)
         return client
 

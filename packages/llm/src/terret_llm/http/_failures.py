@@ -51,8 +51,10 @@ def broken(error: httpx2.HTTPError, settings: ServerSettings) -> LlmError:
 
 
 def unusable_proxy(error: Exception) -> LlmError:
-    """No client can be made for the proxy that is set."""
-    why = "SOCKS needs the package `socksio`" if isinstance(error, ImportError) else str(error)
+    """No client can be made for the proxy that is set; the error's own text may show a password."""
+    why = "it is no address such as http://user:password@host:port"
+    if isinstance(error, ImportError):
+        why = "SOCKS needs the package `socksio`"
     text = f"the proxy cannot be used: {why}; the setting proxy or the environment names it"
     return LlmError(LlmFailure(text, "INVALID_REQUEST"))
 
