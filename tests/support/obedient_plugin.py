@@ -96,8 +96,15 @@ def block() -> None:
     threading.Event().wait()
 
 
+@tool
+async def leave() -> str:
+    """Leave a thread behind that never ends."""
+    threading.Thread(target=threading.Event().wait).start()
+    return "done"
+
+
 @plugin(inject=(Llm, Tools))
 def obedient(ctx: Context) -> None:
     ctx[Llm].register_adapter("obedient", Obedient())
-    for each in (add, refund, shout, hang, block):
+    for each in (add, refund, shout, hang, block, leave):
         ctx[Tools].register(each)

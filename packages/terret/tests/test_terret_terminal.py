@@ -140,6 +140,12 @@ def test_a_second_interrupt_ends_the_process_whatever_holds_it(project: Path) ->
     assert "Traceback" not in err
 
 
+def test_a_thread_that_a_tool_left_behind_keeps_no_process(project: Path) -> None:
+    process = start(project, "run", "leave {}")
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "It gave: done\n")
+
+
 def test_two_runs_of_one_session_come_one_after_the_other(project: Path) -> None:
     """E-257: The second one waits, or is refused when that takes too long."""
     first = start(project, "run", "--session", "s", "hang {}")

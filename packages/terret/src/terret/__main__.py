@@ -1,8 +1,11 @@
 """The program `terret`; `python -m terret` is the same."""
 
 import gc
+import os
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -15,8 +18,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from ._app import run_app
 
         run_app(words)
+    except SystemExit as ended:
+        if arguments is None:
+            _leave(ended.code)
+        raise
     finally:
         gc.enable()
+
+
+def _leave(code: str | int | None) -> None:
+    """Ends the process if threads are left; they had their time when the harness was torn down."""
+    main = threading.main_thread()
+    if any(each is not main and not each.daemon for each in threading.enumerate()):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, AttributeError):  # nobody reads it, or it was never open
+                stream.flush()
+        os._exit(code if isinstance(code, int) else 0)
 
 
 if __name__ == "__main__":

@@ -170,6 +170,7 @@ class Chat:
             end_typed_line()
             self._agent.cancel(USER)
         elif self._interrupted == 2:
+            end_typed_line()
             say("still stopping; Ctrl-C again ends the program at once")
         else:
             os._exit(INTERRUPTED)
