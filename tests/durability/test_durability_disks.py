@@ -26,7 +26,7 @@ def finish(child: Child, folder: Path) -> None:
 
 
 def test_a_full_disk_stops_a_turn_and_no_more(zygote: Zygote, tmp_path: Path, backend: str) -> None:
-    """M-116, M-119: Neither model nor tool is called; with room again everything is stored."""
+    """M-116, M-119, E-504: Neither model nor tool is called; with room again all is stored."""
     write_harness(tmp_path, backend)
     acts = [["turn"], ["limit", 500], ["turn"], ["limit", -1], ["turn"]]
     finish(zygote.start(tmp_path, *acts, seed=3), tmp_path)

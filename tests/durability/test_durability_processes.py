@@ -1,5 +1,6 @@
 """Several processes on one session, and a clock that cannot be trusted."""
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from durable_checks import (
     BACKENDS,
+    check_invariants,
     check_log,
     storage_of,
     stored_events,
@@ -69,6 +71,28 @@ def test_of_two_processes_one_begins_the_session(
     refusals = [line for line in lines if line.startswith("unkept")]
     assert all("session 'talk' is being written by process" in line for line in refusals)
     check_log(tmp_path, backend)
+
+
+def test_a_lock_that_was_removed_is_lost(zygote: Zygote, tmp_path: Path, backend: str) -> None:
+    """E-499, E-500: Turns fail from then on; the log of who has the session now is whole."""
+    write_harness(tmp_path, backend)
+    first = zygote.start(tmp_path, ["turn"], ["wait", "go"], ["turn"], seed=1)
+    first.reaches("waits", "go")
+    for path in tmp_path.glob("sessions*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    second = zygote.start(tmp_path, ["turn"], ["wait", "on"], ["turn"], seed=2)
+    second.reaches("waits", "on")
+    (tmp_path / "go").touch()
+    first.join()
+    events = stored_events(tmp_path, backend)
+    (tmp_path / "on").touch()
+    second.join()
+
+    ends = [line[1:3] for line in journal_of(tmp_path) if line[0] == "turn"]
+    assert ends == [["1", "completed"], ["1", "completed"], ["2", "error"], ["2", "completed"]]
+    last = stored_events(tmp_path, backend)
+    assert last[: len(events)] == events
+    anyio.run(check_invariants, last)
 
 
 def test_a_reader_always_sees_the_beginning_of_the_log(

@@ -571,7 +571,7 @@ ids = st.text(min_size=1, max_size=300).filter(lambda id: id.isprintable() or "\
 
 @given(st.lists(ids, min_size=2, max_size=6, unique=True))
 def test_every_id_has_one_folder_below_the_root(names: list[str]) -> None:
-    """M-117: Whatever it looks like, and on file systems that ignore case as well."""
+    """M-117, E-492: Whatever it looks like, and on file systems that ignore case as well."""
     root = Path("root")
     folders = [
         Path(JsonlStorage(root).locate(Session(name).header)).parent

@@ -1,3 +1,5 @@
+"""E-502: Both storages pass the same tests."""
+
 from pathlib import Path
 
 from terret_plugin_session_sqlite import SqliteStorage

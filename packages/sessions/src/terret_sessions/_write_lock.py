@@ -34,9 +34,13 @@ class WriteLock:
         self._path = path
         self._fd = _lock(path, session_id)
         holder = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
-        os.ftruncate(self._fd, 0)
-        os.lseek(self._fd, 0, os.SEEK_SET)
-        os.write(self._fd, holder)
+        try:
+            os.ftruncate(self._fd, 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            os.write(self._fd, holder)
+        except OSError:  # the disk is full
+            os.close(self._fd)
+            raise
 
     def release(self, *, remove: bool = False) -> None:
         """Give the lock back; with `remove` the file goes too."""

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Final
 
 from terret_sessions import SessionChangedError
-from terret_sessions.storage import WriteLock
+from terret_sessions.storage import WriteLock, keep_names, make_folder
 
 from ._reading import LogText, read_log
 
@@ -22,7 +22,8 @@ class LogFile:
 
     def __init__(self, folder: Path, session_id: str) -> None:
         """Take the lock of the session; raises SessionLockedError."""
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
         self.path = folder / LOG_NAME
         self.begun = False  # whether the header is written
         self.next_seq = 0
@@ -148,7 +149,7 @@ class LogFile:
         self._kept = (self._size, self.next_seq)
         if not self._listed:
             for folder in (self.path.parent, self.path.parent.parent):
-                _keep_names(folder)
+                keep_names(folder)
             self._listed = True
 
     def _changed(self, reason: str) -> SessionChangedError:
@@ -160,12 +161,3 @@ def _write(fd: int, data: bytes) -> int:
     while rest:
         rest = rest[os.write(fd, rest) :]
     return len(data)
-
-
-def _keep_names(folder: Path) -> None:
-    if os.name == "posix":  # elsewhere a folder cannot be opened, and need not be
-        fd = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)

@@ -99,6 +99,8 @@ class _Text:
                 if not taken:
                     self._take_line(lines[at])
                 at += taken or 1
+            if not lines[-1].endswith(b"\n"):
+                return  # this was the end; its rest may just be being written
 
     def _take_events(self, lines: list[bytes], at: int) -> int:
         """Take lines up to the first that has to be looked at by itself; tells how many."""

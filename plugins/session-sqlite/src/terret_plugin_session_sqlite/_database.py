@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from terret_sessions import SessionCorruptionError, SessionFormatUnsupportedError
+from terret_sessions.storage import make_folder
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ def query(path: Path, read: Callable[[sqlite3.Connection], T]) -> T | None:
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open a database, and make it if there is none."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     db = _connect(path, "rwc")
     try:
         _has_tables(path, db)
@@ -45,11 +46,11 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def named_errors(path: Path) -> Iterator[None]:
-    """Say which file a failure of SQLite is about: damage, or a disk that does not do its part."""
+    """Say which file a failure of SQLite is about, and whether it is damaged."""
     try:
         yield
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_DISK:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_DAMAGE:
             raise OSError(f"{path}: {error}") from error
         raise SessionCorruptionError(str(path), "database", str(error)) from error
 
@@ -83,7 +84,7 @@ _APPLICATION: Final = 0x54727274  # "Trrt"
 _VERSION: Final = 2
 _WAY_OUT: Final = "move it away, or export its sessions with the version of Terret that wrote it"
 _PAGE_BYTES: Final = 8192  # a few events fit into one
-_OF_THE_DISK: Final = (
+_NO_DAMAGE: Final = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_FULL,
@@ -93,6 +94,7 @@ _OF_THE_DISK: Final = (
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_TOOBIG,
 )
 _SCHEMA: Final = (
     f"PRAGMA application_id = {_APPLICATION}",

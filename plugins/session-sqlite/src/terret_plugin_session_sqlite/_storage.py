@@ -11,7 +11,14 @@ from terret_sessions import (
     SessionStorage,
     StoredLog,
 )
-from terret_sessions.storage import BlockingCalls, Fsync, WriteLock, file_name, line_blocks
+from terret_sessions.storage import (
+    BlockingCalls,
+    Fsync,
+    WriteLock,
+    file_name,
+    line_blocks,
+    make_folder,
+)
 
 from ._changes import Append, Delete
 from ._database import query
@@ -39,7 +46,7 @@ class SqliteStorage(SessionStorage):
     async def acquire(self, id: str) -> None:
         def take() -> None:  # filed by the thread: a lock is never lost with a cancelled caller
             folder = self._path.with_name(f"{self._path.name}-locks")
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder)
             self._locks[id] = WriteLock(folder / file_name(id), id)
 
         if id not in self._locks:
