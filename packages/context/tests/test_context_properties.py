@@ -2,12 +2,24 @@
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from container_machine import ScriptMachine
 from container_rows import check_end, check_errors, check_loads, check_undos
 from container_runs import SCHEDULERS, replay, run
-from container_scripts import Ask, CancelWaiter, Close, Mount, Op, Provide, Recipe, Settle, Step
+from container_scripts import (
+    Ask,
+    CancelWaiter,
+    Close,
+    Form,
+    Mount,
+    Op,
+    Provide,
+    Recipe,
+    Settle,
+    Step,
+)
 
 EXAMPLES = int(os.environ.get("TERRET_SOAK", "150"))
 
@@ -90,3 +102,16 @@ def test_the_error_of_a_load_that_was_superseded_before_anybody_heard_is_logged(
     """C-159, PR-T3: two updates in a row fail, and only the second one is awaited to its end."""
     ops: list[Op] = [Mount("f", Recipe("plain", (Step("raise"),)))]
     check_everywhere([*ops, Ask("update", "f"), Ask("update", "f"), Settle()])
+
+
+@pytest.mark.parametrize("declares", [(), ("a",)], ids=["undeclared", "declared"])
+@pytest.mark.parametrize("form", ["plain", "async"])
+def test_a_circle_through_a_child_comes_to_rest(form: Form, declares: tuple[str, ...]) -> None:
+    """PR-P1, PR-P3: what goes with a load of one of them counts while it is away, too."""
+    child = Recipe(form, (Step("provide", key="a"),), declares=declares)
+    parent = Recipe("plain", (Step("effect"), Step("child", child=child)), optional=("b",))
+    other = Recipe(form, (Step("provide", key="b"),), optional=("a",))
+    ops: list[Op] = [Mount("f", parent), Mount("g", other), Settle()]
+    for asked in ("f", "g"):
+        ops += [Ask("restart", asked), Settle()]
+    check_everywhere(ops)

@@ -93,6 +93,7 @@ class Fiber:
     awaits: "Fiber | None" = None
     update_handlers: list[Callable[[Any, Any], object]] = field(default_factory=list)
     withdrawn: tuple[Binding, ...] = ()  # still used by somebody
+    given: tuple[Slot, ...] = ()  # what it, or a descendant, has ever provided
     # failures
     error: Exception | None = None
     failed_generation: int = -1

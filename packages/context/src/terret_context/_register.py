@@ -60,7 +60,7 @@ class Register(Keeper):
         """Takes a disposed fiber out of the indexes, and off its parent's stack."""
         del self.fibers[fiber]
         self._adaptive.pop(fiber, None)
-        if fiber.needs or fiber.provides:
+        if fiber.needs or fiber.provides or fiber.given:
             self.table.leave(fiber)
             for key in fiber.provides:
                 for heir in self.table.declared(fiber.slot(key)):
@@ -84,11 +84,12 @@ class Register(Keeper):
         if not binding.live:
             for heir in self.table.declared(binding.slot):
                 self.touch(heir)
+        if binding.is_new:
+            binding.is_new = False
+            self.edges_changed()
         offered = binding.offered and self.table.at(binding.slot) is binding
         if offered is not binding.announced:
             binding.announced = offered
-            if binding.fiber.needs and binding.key not in binding.fiber.provides:
-                self.edges_changed()
             if INTERNAL_SERVICE.name in self.tables:
                 provider = binding.fiber if offered else None
                 self.emit(INTERNAL_SERVICE, ServiceChange(binding.key, binding.realm, provider))

@@ -21,6 +21,7 @@ class Binding:
         "announced",
         "consumers",
         "fiber",
+        "is_new",
         "key",
         "live",
         "realm",
@@ -36,7 +37,7 @@ class Binding:
         self.view = view
         self.serial = serial
         self.live = True
-        self.announced = False
+        self.announced = self.is_new = False
         self.consumers: dict[Any, None] = {}
 
     @property
@@ -56,6 +57,7 @@ class BindingTable:
         self._bindings: dict[Slot, Binding] = {}
         self._dependents: dict[Slot, dict[Any, None]] = {}
         self._declared: dict[Slot, dict[Any, None]] = {}
+        self._given: dict[Slot, dict[Any, None]] = {}
         self._labels: WeakValueDictionary[tuple[str, str], Realm] = WeakValueDictionary()
         self._changed = changed
         self._serial = 0
@@ -94,12 +96,19 @@ class BindingTable:
     def declared(self, slot: Slot) -> tuple[Any, ...]:
         return tuple(self._declared.get(slot, ()))
 
+    def givers(self, slot: Slot) -> tuple[Any, ...]:
+        """Returns the fibers that have a slot, have declared it, or had a descendant do so."""
+        return tuple(self._given.get(slot, ()))
+
     def enter(self, fiber: Any) -> None:
         """Records what a fiber needs and will provide."""
         for key, _ in fiber.needs:
             self._dependents.setdefault(fiber.slot(key), {})[fiber] = None
         for key in fiber.provides:
             self._declared.setdefault(fiber.slot(key), {})[fiber] = None
+            self._remember(fiber, fiber.slot(key))
+        for slot in fiber.given:
+            self._given.setdefault(slot, {})[fiber] = None
 
     def leave(self, fiber: Any) -> None:
         """Drops what `enter` recorded."""
@@ -107,6 +116,8 @@ class BindingTable:
             _drop(self._dependents, fiber.slot(key), fiber)
         for key in fiber.provides:
             _drop(self._declared, fiber.slot(key), fiber)
+        for slot in fiber.given:
+            _drop(self._given, slot, fiber)
 
     def refuse_second(self, slot: Slot, fiber: Any) -> None:
         """Raises `DuplicateServiceError` if another fiber, not being disposed, has the slot."""
@@ -125,8 +136,23 @@ class BindingTable:
         self._serial += 1
         binding = Binding(slot, value, fiber, view, self._serial)
         self._bindings[slot] = fiber.bindings[slot] = binding
+        binding.is_new = self._remember(fiber, slot)
         self._changed(binding)
         return binding
+
+    def _remember(self, fiber: Any, slot: Slot) -> bool:
+        """Notes who has a slot, by itself or by a descendant; returns whether that is news.
+
+        Circles through what bodies do, such as mounting a provider, show only while they are up.
+        """
+        is_new = False
+        while fiber.parent is not None:
+            if slot not in fiber.given:
+                fiber.given += (slot,)
+                self._given.setdefault(slot, {})[fiber] = None
+                is_new = True
+            fiber = fiber.parent
+        return is_new
 
     def remove(self, binding: Binding) -> None:
         fiber = binding.fiber
@@ -181,6 +207,7 @@ class BindingTable:
             self._changed(binding)
             binding.realm = slot[1]
             self._bindings[slot] = binding.fiber.bindings[slot] = binding
+            self._remember(binding.fiber, slot)
             self._changed(binding)
 
 

@@ -57,7 +57,8 @@ def closes_cycle(fiber: Fiber, binding: Binding) -> bool:
     """Whether an optional edge counts as absent because it would close a cycle.
 
     In a cycle it is the optional edge of the fiber mounted first that does. So the search from the
-    provider back to the fiber follows required edges, and optional ones of fibers mounted later.
+    provider back to the fiber follows required edges, and optional ones of fibers mounted later. A
+    child goes with its parent; and what was once provided by somebody will be so again.
     """
     seen: set[Fiber] = set()
     open_: list[Fiber] = [binding.fiber]
@@ -68,9 +69,12 @@ def closes_cycle(fiber: Fiber, binding: Binding) -> bool:
         if node in seen:
             continue
         seen.add(node)
+        if node.parent is not None:
+            open_.append(node.parent)
         for key, required in node.needs:
             if required or node.uid > fiber.uid:
-                open_ += providers_of(node, key)
+                givers = fiber.kernel.table.givers(node.slot(key))
+                open_ += [giver for giver in givers if node not in giver.ancestors()]
     return False
 
 

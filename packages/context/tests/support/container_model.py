@@ -100,11 +100,13 @@ class World:
     nodes: dict[str, Node] = field(default_factory=lambda: {"root": ROOT})
     bindings: dict[Slot, Token] = field(default_factory=dict)
     listeners: tuple[Heard, ...] = ()
+    given: frozenset[tuple[str, Slot]] = frozenset()
     mounted: int = 0
 
     def key(self) -> object:
         """Worlds of one key are the same."""
-        return tuple(self.nodes.values()), frozenset(self.bindings.items()), self.listeners
+        bindings = frozenset(self.bindings.items())
+        return tuple(self.nodes.values()), bindings, self.listeners, self.given
 
     # ---- what holds in it
 
@@ -139,7 +141,11 @@ class World:
         return None if kin else token
 
     def closes_cycle(self, node: Node, token: Token) -> bool:
-        """Whether the provider depends on the node by required edges, or ones of later nodes."""
+        """Whether the provider depends on the node by required edges, or ones of later nodes.
+
+        A child depends on its parent. Whoever once provided something, or had a child do so, counts
+        as one who does.
+        """
         open_, seen = [token.owner], set[str]()
         while open_:
             here = self.nodes[open_.pop()]
@@ -147,10 +153,17 @@ class World:
                 return True
             if here.name not in seen:
                 seen.add(here.name)
+                open_ += [here.parent] if here.parent else []
                 for key, required in here.needs:
                     if required or here.order > node.order:
-                        open_ += self.providers(here.slot(key))
+                        open_ += self.givers(here, here.slot(key))
         return False
+
+    def givers(self, node: Node, slot: Slot) -> Iterator[str]:
+        """Those who ever provided or declared a slot, but for the node's descendants."""
+        for other in self.nodes.values():
+            if (other.name, slot) in self.given and node not in self.ancestors(other):
+                yield other.name
 
     def providers(self, slot: Slot) -> Iterator[str]:
         if slot in self.bindings:
@@ -208,7 +221,16 @@ class World:
         return self.put(replace(node, stack=(*node.stack, item), **changes))  # type: ignore[arg-type]  # fields
 
     def bind(self, slot: Slot, token: Token) -> "World":
-        return replace(self, bindings={**self.bindings, slot: token})
+        return replace(self, bindings={**self.bindings, slot: token}).remember()
+
+    def remember(self) -> "World":
+        """Keeps in mind who, by itself or by a descendant, has provided or declared what."""
+        given = set(self.given)
+        held = [(self.nodes[token.owner], slot) for slot, token in self.bindings.items()]
+        held += [(node, slot) for node in self.nodes.values() for slot in node.promised]
+        for owner, slot in held:
+            given |= {(node.name, slot) for node in (owner, *self.ancestors(owner)) if node.parent}
+        return replace(self, given=frozenset(given))
 
     def unbind(self, token: object) -> "World":
         rest = {slot: other for slot, other in self.bindings.items() if other != token}
@@ -239,7 +261,8 @@ class World:
         nodes = {name: other for name, other in self.nodes.items() if name != node.name}
         if node.parent:
             nodes[node.parent] = nodes[node.parent].without(("child", node.name))
-        return replace(self, nodes=nodes)
+        given = frozenset(one for one in self.given if one[0] != node.name)
+        return replace(self, nodes=nodes, given=given)
 
     def chain(self, subject: object) -> set[str | None]:
         """The scopes whose listeners hear of a subject; `None` stands for unscoped ones."""
@@ -465,7 +488,7 @@ class World:
         node = _node(mount, parent, self.mounted + 1)
         if self.conflicts(node.promised, surely=True):
             return None
-        world = replace(self, mounted=node.order).put(node)
+        world = replace(self, mounted=node.order).put(node).remember()
         return world.push(parent, ("child", node.name))
 
     def _updated(self, node: Node, level: int) -> "World":
@@ -509,7 +532,7 @@ class World:
             slot = nodes[token.owner].slot(key, isolated=token.isolated)
             if bindings.setdefault(slot, token) is not token:
                 return None
-        return replace(self, nodes=nodes, bindings=bindings)
+        return replace(self, nodes=nodes, bindings=bindings).remember()
 
     def _called(self, subject: object) -> Iterator[str]:
         chain = self.chain(subject)
