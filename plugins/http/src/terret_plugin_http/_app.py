@@ -1,13 +1,11 @@
 """The ASGI app: the table of routes, and what happens to a request before its handler."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from urllib.parse import unquote
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ._bodies import read_body, read_query
@@ -17,18 +15,14 @@ from ._errors import HttpError, http_error_of
 from ._site import Site
 
 
-def make_app(site: Site, endpoints: Sequence[Endpoint]) -> Starlette:
-    """Returns the app that serves the endpoints; more routes may be added to its router."""
-    paths: dict[str, list[Endpoint]] = {}
+def make_app(site: Site, endpoints: Sequence[Endpoint]) -> Router:
+    """Returns the app that serves the endpoints; more routes may be added to it."""
+    paths: dict[str, dict[str, Endpoint]] = {}
     for endpoint in endpoints:
-        paths.setdefault(endpoint.path, []).append(endpoint)
-    routes = [_route(site, path, found) for path, found in paths.items()]
-    return Starlette(routes=routes, exception_handlers={HTTPException: _not_routed})
-
-
-def _route(site: Site, path: str, endpoints: Iterable[Endpoint]) -> Route:
-    by_method = {endpoint.method: endpoint for endpoint in endpoints}
-    return Route(path, _Dispatch(site, by_method), methods=list(by_method))
+        paths.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    routes = [Route(path, _Dispatch(site, found)) for path, found in paths.items()]
+    # Nothing of starlette wraps `send`, through which every event of every client goes.
+    return Router(routes, redirect_slashes=False, default=_not_found)
 
 
 class _Dispatch:
@@ -39,14 +33,24 @@ class _Dispatch:
         self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        call = Call(self._site, request)
-        method = "GET" if request.method == "HEAD" else request.method
-        try:
-            response = await self._answer(self._endpoints[method], call)
-        except Exception as error:
-            response = self._refused(call, error)
+        response = await self._respond(Request(scope, receive))
         await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> ASGIApp:
+        call = Call(self._site, request)
+        try:
+            return await self._answer(self._endpoint(request.method), call)
+        except Exception as error:
+            return self._refused(call, error)
+
+    def _endpoint(self, method: str) -> Endpoint:
+        found = self._endpoints.get("GET" if method == "HEAD" else method)
+        if found is None:
+            allowed = {"GET": "GET, HEAD"}
+            listed = ", ".join(allowed.get(each, each) for each in self._endpoints)
+            text = "the method is not one of this path"
+            raise HttpError(405, "method", text, headers={"Allow": listed})
+        return found
 
     async def _answer(self, endpoint: Endpoint, call: Call) -> ASGIApp:
         site, request = self._site, call.request
@@ -82,9 +86,7 @@ def _decoded(names: dict[str, str]) -> dict[str, str]:
         raise HttpError(404, "not_found", "the path is not in UTF-8") from None
 
 
-async def _not_routed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    code = {404: "not_found", 405: "method"}.get(error.status_code, "internal")
-    text = {404: "there is nothing here", 405: "the method is not one of this path"}
-    told = text.get(error.status_code, error.detail)
-    return HttpError(error.status_code, code, told, headers=error.headers).response()
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        missing = HttpError(404, "not_found", "there is nothing here")
+        await missing.response()(scope, receive, send)

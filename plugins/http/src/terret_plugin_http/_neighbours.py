@@ -1,6 +1,6 @@
 """What the service uses of other plugins; they are reached by their keys, never imported."""
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 import anyio
@@ -30,7 +30,7 @@ class EventStream(Protocol):
 
     @property
     def overflowed(self) -> anyio.Event: ...
-    async def batch(self) -> Sequence[Output]: ...
+    async def batch(self) -> tuple[Output, ...]: ...
     def close(self) -> None: ...
 
 

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Final
 
 import anyio
-from starlette.applications import Starlette
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Router
 from starlette.types import ASGIApp
 
 from terret_agents import Agents
@@ -54,7 +53,7 @@ class Http(
         super().__init__(ctx, config)
         self._config = config
         self._site: Site | None = None
-        self._app: Starlette | None = None
+        self._app: Router | None = None
         self._gated: ASGIApp | None = None
         self._routes: list[BaseRoute] = []
         self._ready = anyio.Event()
@@ -80,7 +79,7 @@ class Http(
             site = Site(self.ctx, self._config, self._tokens(), Links(self._config.base_path))
             self._site = site
             self._app = make_app(site, ENDPOINTS)
-            self._app.router.routes.extend(self._routes)
+            self._app.routes.extend(self._routes)
             self._gated = behind_gate(self._app, self._config, has_tokens=bool(site.tokens))
             if (approvals := self.ctx.get(APPROVALS)) is not None:
                 approvals.await_decisions()
@@ -147,8 +146,8 @@ class Http(
 
     def _change_routes(self, routes: list[BaseRoute]) -> None:
         if self._app is not None:
-            own = [route for route in self._app.router.routes if route not in self._routes]
-            self._app.router.routes[:] = [*own, *routes]
+            own = [route for route in self._app.routes if route not in self._routes]
+            self._app.routes[:] = [*own, *routes]
         self._routes = routes
 
     def _update(self, old: HttpConfig, new: HttpConfig) -> bool:

@@ -26,7 +26,7 @@ from ._neighbours import (
     Definition,
     Questions,
 )
-from ._sse import EventResponse, Source, StreamSource, frame, frame_of_log
+from ._sse import EventResponse, Source, StreamSource, Writer, frame, frame_of_log
 from ._turns import Reached, Turns
 
 
@@ -55,6 +55,7 @@ class Site:
         self.courier = Courier(ctx)
         self.durability = Durability(ctx)
         self.turns = Turns(ctx, self.loop_events, links)
+        self._write, self._write_log = Writer(frame), Writer(frame_of_log)
         self.sources: set[Source] = set()
         """What is being streamed."""
 
@@ -134,7 +135,7 @@ class Site:
             after=after,
             max_bytes=self.limits.slow_reader_bytes,
         )
-        write = frame_of_log if protocol == "log" else frame
+        write = self._write_log if protocol == "log" else self._write
 
         async def durable(seq: int) -> None:
             await self.durability.reach(session, seq + 1)

@@ -1,7 +1,8 @@
 """Server-sent events: frames, where they come from, and a response that writes them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Final
 
 import anyio
@@ -32,6 +33,21 @@ def frame_of_log(output: Output) -> bytes:
     """Writes an event of the log with its seq."""
     name = output.event["type"].encode()
     return b"event: %b\ndata: %b\nid: %d\n\n" % (name, output.json, output.cursor[0])
+
+
+class Writer:
+    """Writes outputs as frames. The readers of a session ask for the same, so the last are kept."""
+
+    def __init__(self, frame_of: Callable[[Output], bytes]) -> None:
+        self._frame_of = frame_of
+        self._outputs: tuple[Output, ...] = ()
+        self._frames = b""
+
+    def __call__(self, outputs: tuple[Output, ...]) -> bytes:
+        if outputs != self._outputs:
+            self._outputs = outputs
+            self._frames = b"".join([self._frame_of(output) for output in outputs])
+        return self._frames
 
 
 def frame_without_id(event: Mapping[str, object]) -> bytes:
@@ -68,22 +84,23 @@ class StreamSource(Source):
         durable: Callable[[int], Awaitable[None]],
         *,
         turn_only: bool,
-        write: Callable[[Output], bytes] = frame,
+        write: Callable[[tuple[Output, ...]], bytes],
     ) -> None:
         self._stream = stream
         self._durable = durable
         self._turn_only = turn_only
         self._write = write
-        self._taken: Sequence[Output] = ()
+        self._taken: tuple[Output, ...] = ()
         self._over = False
 
     async def frames(self) -> bytes:
         if not self._taken and not self._over:
             self._taken = self._up_to_end(await self._stream.batch())
-        if any(output.event["type"] in _AWAITED for output in self._taken):
-            await self._durable(self._taken[-1].cursor[0])
+        for output in self._taken:
+            if output.event["type"] in _AWAITED:
+                await self._durable(output.cursor[0])
         taken, self._taken = self._taken, ()
-        return b"".join([self._write(output) for output in taken])
+        return self._write(taken)
 
     async def too_slow(self) -> None:
         await self._stream.overflowed.wait()
@@ -91,7 +108,7 @@ class StreamSource(Source):
     def close(self) -> None:
         self._stream.close()
 
-    def _up_to_end(self, outputs: Sequence[Output]) -> Sequence[Output]:
+    def _up_to_end(self, outputs: tuple[Output, ...]) -> tuple[Output, ...]:
         if self._turn_only:
             for position, output in enumerate(outputs, start=1):
                 if output.event["type"] in _TERMINALS:
@@ -171,17 +188,19 @@ class EventResponse:
             (b"x-accel-buffering", b"no"),
             *((name.lower().encode(), value.encode()) for name, value in headers.items()),
         ]
+        self._last = 0.0  # when something was sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         whole = False
         self._sources.add(self._source)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            await send(_body(_BEGIN))
+            await self._send(send, _BEGIN)
             async with anyio.create_task_group() as group:
                 group.start_soon(self._until_gone, receive, group.cancel_scope)
-                group.start_soon(self._until_too_slow, group.cancel_scope)
-                await self._write(send)
+                group.start_soon(self._until_too_slow, send, group.cancel_scope)
+                while frames := await self._source.frames():
+                    await self._send(send, frames)
                 whole = True
                 group.cancel_scope.cancel()
         finally:
@@ -190,24 +209,21 @@ class EventResponse:
         if whole:
             await send(_END)
 
-    async def _write(self, send: Send) -> None:
-        while True:
-            frames: bytes | None = None
-            with anyio.move_on_after(self._heartbeat):
-                frames = await self._source.frames()
-            if frames == b"":
-                return
-            await send(_body(_SILENCE if frames is None else frames))
+    async def _send(self, send: Send, data: bytes) -> None:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+        self._last = monotonic()
 
     async def _until_gone(self, receive: Receive, everything: anyio.CancelScope) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         everything.cancel()
 
-    async def _until_too_slow(self, everything: anyio.CancelScope) -> None:
-        await self._source.too_slow()
-        everything.cancel()
-
-
-def _body(data: bytes) -> Message:
-    return {"type": "http.response.body", "body": data, "more_body": True}
+    async def _until_too_slow(self, send: Send, everything: anyio.CancelScope) -> None:
+        """Breaks silences, in a task of its own: a timer for each wait would cost far more."""
+        while True:
+            with anyio.move_on_after(self._last + self._heartbeat - monotonic()):
+                await self._source.too_slow()
+                everything.cancel()
+            if monotonic() >= self._last + self._heartbeat:
+                with anyio.move_on_after(self._heartbeat):  # a stuck reader is cut all the same
+                    await self._send(send, _SILENCE)

@@ -51,17 +51,26 @@ class Tail:
         self, projection: EventProjection, seen: Callable[[Output], None] | None = None
     ) -> None:
         self.streams: set[EventStream] = set()
+        self.changed = anyio.Event()
         self._projection = projection
         self._seen = seen
 
     def feed(self, event: SessionEvent) -> None:
         """Hands the outputs of a new event to all streams."""
-        for number, output in enumerate(self._projection.feed(event)):
+        events = self._projection.feed(event)
+        for number, output in enumerate(events):
             given = Output(Cursor(event.seq, number), output)
             if self._seen is not None:
                 self._seen(given)
             for stream in tuple(self.streams):
                 stream.push(given)
+        if events:
+            self.wake()
+
+    def wake(self) -> None:
+        """Wakes whoever waits for a change; one event for all is much cheaper than one each."""
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
 
 
 class EventStream:
@@ -91,7 +100,6 @@ class EventStream:
         self._queue: deque[Output] = deque()
         self._stored = 0  # how many of the queue were there before the stream was live
         self._live_bytes = 0
-        self._wake = anyio.Event()
         self._closed = False
 
     def __aiter__(self) -> "EventStream":
@@ -107,7 +115,7 @@ class EventStream:
             self._live_bytes -= len(output.json)
         return output
 
-    async def batch(self) -> Sequence[Output]:
+    async def batch(self) -> tuple[Output, ...]:
         """Waits for outputs and takes all that are there; gives none at the end of the stream."""
         await self._filled()
         taken = tuple(self._queue)
@@ -122,11 +130,10 @@ class EventStream:
                 self._replay(self._projection)
                 if not self._queue:
                     await checkpoint()
-            elif self._closed:
+            elif self._closed or self._tail is None:
                 return False
             else:
-                self._wake = anyio.Event()
-                await self._wake.wait()
+                await self._tail.changed.wait()
         return True
 
     def push(self, output: Output) -> None:
@@ -138,7 +145,6 @@ class EventStream:
                 self.overflowed.set()
                 return self.close()
         self._queue.append(output)
-        self._wake.set()
         return None
 
     def close(self) -> None:
@@ -146,7 +152,7 @@ class EventStream:
         self._closed = True
         if self._tail is not None:
             self._tail.streams.discard(self)
-        self._wake.set()
+            self._tail.wake()
 
     def _replay(self, projection: EventProjection) -> None:
         """Takes some of the stored log; at its end the stream becomes part of the live tail."""
