@@ -88,11 +88,19 @@ async def test_a_decision_need_not_be_waited_for() -> None:
 
 
 async def test_names_are_one_segment_of_the_path_whatever_they_are_made_of() -> None:
-    service = ScriptedService().json(200, {"cancelled": False, "sessionId": "a/b"})
+    service = ScriptedService()
+    for _ in range(3):
+        service.json(200, {"cancelled": False, "sessionId": "a/b"})
     async with service.client(token="t", headers={"X-Tenant": "acme"}) as client:
         assert not await client.cancel("sh op", "a/b?ü", keep_inbox=True)
-    assert service.lines == ["POST /agents/sh%20op/sessions/a%2Fb%3F%C3%BC/cancel -"]
-    [request] = service.requests
+        for dots in (".", ".."):
+            await client.cancel("shop", dots)
+    assert service.lines == [
+        "POST /agents/sh%20op/sessions/a%2Fb%3F%C3%BC/cancel -",
+        "POST /agents/shop/sessions/%2E/cancel -",
+        "POST /agents/shop/sessions/%2E%2E/cancel -",
+    ]
+    request = service.requests[0]
     assert request.headers["authorization"] == "Bearer t"
     assert request.headers["x-tenant"] == "acme"
     assert json.loads(request.content) == {"keepInbox": True, "wait": True}

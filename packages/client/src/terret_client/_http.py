@@ -16,7 +16,12 @@ TRANSIENT: Final = frozenset({429, 502, 503, 504})
 
 def path(*segments: str) -> str:
     """A path of the service; names and ids are one segment each, whatever they are made of."""
-    return "".join(f"/{quote(segment, safe='')}" for segment in segments)
+    return "".join(f"/{_quoted(segment)}" for segment in segments)
+
+
+def _quoted(segment: str) -> str:
+    """A segment of dots alone would mean a place above."""
+    return quote(segment, safe="") if segment.strip(".") else "%2E" * len(segment)
 
 
 async def call(
