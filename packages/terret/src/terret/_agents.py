@@ -84,11 +84,11 @@ def raw_id(agent: Agent) -> str:
     return key.raw_id if key.agent == agent.name else agent.id
 
 
-def continuation(agent: Agent, names: Sequence[str], tenant: str | None) -> str:
-    """Returns the command line that goes on with a conversation."""
+def continuation(agent: Agent, name: str, names: Sequence[str], tenant: str | None) -> str:
+    """Returns the command line that goes on with a conversation of the agent of that name."""
     words = ["terret", "run"]
-    if len(names) > 1 and agent.name != "main":
-        words += ["--agent", agent.name]
+    if len(names) > 1 and name != "main":
+        words += ["--agent", name]
     if tenant is not None:
         words += ["--tenant", tenant]
     return shlex.join([*words, "--session", raw_id(agent)]) + ' "..."'

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from terret_agents import USER, Agent
 from terret_context import Container
 from terret_llm import LOADING, Message
-from terret_loader import ENTRY, EntryChange
+from terret_loader import ENTRY
 from terret_sessions import EVENT, Session, SessionEvent
 
 from ._agents import agent_names, choose, open_agent, raw_id
@@ -23,7 +23,7 @@ from ._errors import DONE, FAILED, INTERRUPTED, CommandError, InterruptedLineErr
 from ._interrupts import Interrupts, interrupts
 from ._options import Address
 from ._output import Output, reserved_stdout
-from ._printing import end_typed_line, say
+from ._printing import counted, end_typed_line, say, say_change
 from ._screen import Screen
 from ._transcript import cut_items
 
@@ -43,6 +43,7 @@ async def run_chat(boot: Boot, address: Address, on_ask: OnAsk | None) -> int:
             own_stdout = nullcontext(sys.stdout) if dialogue.edits else reserved_stdout()
             with own_stdout as stream, people(root, on_ask, dialogue) as asks:
                 agent = await open_agent(root, name, address, quiet=boot.quiet)
+                address = replace(address, agent=name, session=raw_id(agent))
                 chat = Chat(root, address, agent, dialogue, signals, quiet=boot.quiet)
                 out = Output(stream, broken=chat.end)
                 return await chat.run(Screen(out, stream=True, quiet=boot.quiet, asks=asks))
@@ -63,7 +64,7 @@ class Chat:
         quiet: bool,
     ) -> None:
         self._root = root
-        self._address = replace(address, agent=agent.name, session=raw_id(agent))
+        self._address = address
         self._agent = agent
         self._dialogue = dialogue
         self._signals = signals
@@ -82,8 +83,9 @@ class Chat:
 
         self._root.on(EVENT, show)
         self._root.on(LOADING, screen.loading)
+        self._dialogue.remember(_messages(self._agent.session))
         if not self._quiet:
-            self._root.on(ENTRY, _tell_change)
+            self._root.on(ENTRY, say_change)
             self._greet()
         self._signals.forgiving = True
         self._signals.stop = self._interrupt
@@ -103,12 +105,13 @@ class Chat:
 
     def _greet(self) -> None:
         session = self._agent.session
-        turns = f", {session.last_turn} turns so far" if session.last_turn else ""
+        turns = f", {counted(session.last_turn, 'turn')} so far" if session.last_turn else ""
         say(f"session {raw_id(self._agent)}{turns}")
         for item in cut_items(session.events):
             say(f"nobody had decided about this when the program ended: {item}")
+        if waiting := self._agent.inbox.next_turn:
+            say(f"{counted(len(waiting), 'message')} from before, answered with the next one")
         say(_HELP)
-        self._dialogue.remember(_messages(session))
 
     async def _next(self) -> str | None:
         while True:
@@ -181,11 +184,3 @@ def _messages(session: Session) -> Iterator[str]:
     for event in session.events:
         if isinstance(event.view, Message) and event.view.source.kind == "user":
             yield event.view.text
-
-
-def _tell_change(change: EntryChange) -> None:
-    """Says which entry of the configuration follows a change of the file."""
-    entry = change.entry or change.previous
-    if entry is not None:
-        done = "removed" if change.entry is None else "changed" if change.previous else "added"
-        say(f"{entry.path}: {done}")

@@ -60,6 +60,11 @@ def shorten(text: str, width: int = _WIDTH) -> str:
     return line if len(line) <= width else line[: width - 3] + "..."
 
 
+def counted(number: int, what: str) -> str:
+    """Returns how many there are of something, such as `2 turns`."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def columns(rows: Iterable[Sequence[str]], *, widest: int = 60) -> Iterable[str]:
     """Returns rows as lines with aligned cells; a cell wider than `widest` aligns nothing."""
     table = list(rows)

@@ -27,7 +27,7 @@ from ._agents import DEFAULT_TENANT
 from ._boot import Boot
 from ._errors import DONE, CommandError
 from ._options import Address
-from ._printing import columns, say
+from ._printing import columns, counted, say
 from ._services import AGENT_FOLDERS, LOOP_EVENTS
 from ._transcript import open_items, transcript
 
@@ -202,7 +202,7 @@ async def _row(
     header, turn = snapshot.header, snapshot.last_turn
     status, turns, items = "-", "-", "-"
     if turn is not None:
-        status, turns = "open" if turn.end is None else turn.end.kind, _counted(turn.number, "turn")
+        status, turns = "open" if turn.end is None else turn.end.kind, counted(turn.number, "turn")
     if status == "open":  # the only turn that can have some
         try:
             number = len(open_items((await storage.inspect(header.id)).events))
@@ -210,7 +210,7 @@ async def _row(
             status = "damaged"
         else:
             if number:
-                status, items = "waiting", _counted(number, "open item")
+                status, items = "waiting", counted(number, "open item")
     moment = _clock(snapshot.updated_at)
     return _shown(root, header), _agent(header) or "-", status, turns, items, moment
 
@@ -218,12 +218,8 @@ async def _row(
 def _summary(log: SessionLog) -> str:
     last = log.events[-1].time if log.events else log.header.created_at
     turn = last_turn(reversed(log.events))
-    counted = _counted(0 if turn is None else turn.number, "turn")
-    return f"{_clock(log.header.created_at)}  last {_clock(last)}  {counted}"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+    turns = counted(0 if turn is None else turn.number, "turn")
+    return f"{_clock(log.header.created_at)}  last {_clock(last)}  {turns}"
 
 
 def _clock(milliseconds: int) -> str:

@@ -41,21 +41,32 @@ async def run_turn(boot: Boot, request: Request) -> int:
                 agent = await open_agent(root, name, request.address, quiet=boot.quiet)
                 signals.stop = partial(_interrupt, agent)
                 out = Output(stdout, broken=partial(agent.cancel, USER))
-                # Where text beside calls could be taken for the answer, only that one is printed.
-                stream = out.is_terminal and sys.stderr.isatty()
-                screen = Screen(out, stream=stream, quiet=boot.quiet, asks=asks)
                 if events is None:
-                    root.on(LOADING, screen.loading)
-                    if request.address.session is None:
-                        screen.note(f"session {raw_id(agent)}")
-                view = screen if events is None else Rows(events, agent, out)
+                    view: View = _screen(boot, request, root, agent, out, asks=asks)
+                else:
+                    view = Rows(events, agent, out)
                 turn = Turn(agent, message, view)
                 await turn.run(root)
             code = signals.code or (FAILED if out.is_broken else exit_code(turn.reason))
             if code and not out.is_broken:
-                say(f"go on with: {continuation(agent, names, request.address.tenant)}")
+                again = continuation(agent, name, names, request.address.tenant)
+                say(f"go on with: {again}")
             return code
     return signals.code or FAILED
+
+
+def _screen(
+    boot: Boot, request: Request, root: Container, agent: Agent, out: Output, *, asks: bool
+) -> Screen:
+    # Where text beside calls could be taken for the answer, it does not stream.
+    stream = out.is_terminal and sys.stderr.isatty()
+    screen = Screen(out, stream=stream, quiet=boot.quiet, asks=asks)
+    root.on(LOADING, screen.loading)
+    if request.address.session is None:
+        screen.note(f"session {raw_id(agent)}")
+    if agent.inbox.next_turn:
+        screen.note("messages from before have their turns first")
+    return screen
 
 
 def _interrupt(agent: Agent) -> None:
