@@ -340,6 +340,23 @@ async def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     """M-119: The failure is that of the flush, and says which file."""
     (tmp_path / "sessions.db").mkdir()
     storage = SqliteStorage(tmp_path / "sessions.db")
-    with pytest.raises(OSError, match=r"sessions\.db: unable to open"):
+    with pytest.raises(OSError, match=r"sessions\.db"):
         await write(storage, conversation())
     await storage.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such modes")
+async def test_nobody_else_reads_what_was_said(path: Path) -> None:
+    """M-117: Neither the database nor what is not yet in it."""
+    async with writer(path) as storage:
+        await write(storage, conversation())
+        modes = {
+            each.name: each.stat().st_mode & 0o777 for each in path.parent.glob("sessions.db*")
+        }
+
+    assert modes == {
+        "sessions.db": 0o600,
+        "sessions.db-wal": 0o600,
+        "sessions.db-shm": 0o600,
+        "sessions.db-locks": 0o700,
+    }

@@ -1,3 +1,4 @@
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -29,7 +30,8 @@ def query(path: Path, read: Callable[[sqlite3.Connection], T]) -> T | None:
 def open_for_writing(path: Path) -> sqlite3.Connection:
     """Open a database, and make it if there is none."""
     make_folder(path.parent)
-    db = _connect(path, "rwc")
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else reads what was said
+    db = _connect(path, "rw")
     try:
         _has_tables(path, db)
         db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
