@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +12,7 @@ import pytest
 
 from programs import Program, ask, events, new_project, program, say
 
+Run = Callable[..., tuple[int, str, str]]
 SUMS = "agents/main/tools/sums.py"
 
 
@@ -91,6 +92,9 @@ def test_changed_code_restarts_the_service(project: Path, dev: Program) -> None:
     dev.line(f"{SUMS}:14:12: cannot be imported: SyntaxError: invalid syntax")
     dev.line("the service that runs goes on")
     assert say(address, 'use add {"a": 1, "b": 1}', sessionId="one")["text"] == "Old: 2.5"
+    edit(project / SUMS, "from terret_tools", "import os\n\nos._exit(3)\nfrom terret_tools")
+    dev.line("the service that runs goes on", times=2)
+    edit(project / SUMS, "import os\n\nos._exit(3)\n", "")
     edit(project / SUMS, "return return a + b + 0.5", "return a * b")
     address = dev.address(times=3)
     assert say(address, 'use add {"a": 2, "b": 3}', sessionId="one")["text"] == "Old: 6.0"
@@ -129,6 +133,15 @@ def test_a_project_that_cannot_start_is_waited_for(project: Path) -> None:
         statuses = {each["name"]: each["status"] for each in ask(f"{address}/agents")[1]["agents"]}
         assert statuses == {"main": "ok", "shop": "unavailable"}
         assert running.end(signal.SIGTERM) == 0
+
+
+def test_variables_that_cannot_be_read_end_it(terret: Run, project: Path) -> None:
+    """E-247."""
+    (project / ".env").write_text("A=1\nsecret text\n")
+    code, out, err = terret("dev")
+    assert (code, out) == (2, "")
+    assert err.startswith(".env:2:")
+    assert "secret" not in err
 
 
 def test_a_port_that_is_in_use_ends_it(project: Path) -> None:

@@ -99,7 +99,7 @@ def test_what_cannot_be_added_is_refused(
 
 
 def test_subagents_are_written_below_their_parents(terret: Run, project: Path) -> None:
-    """E-296, E-297: a path leads to a grandchild."""
+    """E-296: also below a path."""
     assert terret("add-agent", "shop")[0] == 0
     assert terret("add-subagent", "shop", "bills")[0] == 0
     code, out, _ = terret("add-subagent", "shop/bills", "taxes")

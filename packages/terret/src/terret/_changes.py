@@ -51,6 +51,11 @@ class Running:
         return not path.suffix and any(each.is_relative_to(path) for each in self.modules)
 
 
+def real(path: Path) -> Path:
+    """Returns where a file lies, behind the links on the way to it."""
+    return path.parent.resolve() / path.name
+
+
 def is_of_project(path: Path, root: Path, *, env_file: Path, data: Path) -> bool:
     """Whether a change matters: not what is hidden, kept, made by tools, or of an environment."""
     if path == env_file:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from terret_context import Container, FiberState
 from terret_loader import ENTRY, Fault, HarnessConfigError, Loader, Plan
 
 from ._boot import Boot
-from ._changes import Effect, Running
+from ._changes import Effect, Running, real
 from ._errors import DONE
 from ._folders import open_folders
 from ._interrupts import interrupts
@@ -62,6 +63,7 @@ class _Child:
         self._link = link
         self._token = current_token()
         self._root: Container | None = None
+        self._begun = threading.Event()
         self._known: set[str] = set()
 
     def begin(self, root: Container, faults: Iterable[Fault]) -> None:
@@ -69,13 +71,16 @@ class _Child:
         self._root = root
         root.on(ENTRY, say_change)
         self._tell(str(fault) for fault in faults)
+        self._begun.set()
 
     def take(self, message: dict[str, Any]) -> None:
         """Handles a message of `terret dev`, in the thread that receives it."""
         if "changed" not in message:
             from_thread.run_sync(self.allowed.set, token=self._token)
-        elif self._root is not None:
-            self._follow(self._root, [Path(path) for path in message["changed"]])
+            return
+        self._begun.wait()
+        assert self._root is not None
+        self._follow(self._root, [Path(path) for path in message["changed"]])
 
     def _follow(self, root: Container, paths: Sequence[Path]) -> None:
         running = self._running(root)
@@ -89,13 +94,19 @@ class _Child:
     def _running(self, root: Container) -> Running:
         modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         return Running(
-            root=self._boot.folder,
-            env_file=self._boot.variables.absolute(),
-            documents=root[Loader].plan.files,
-            modules={Path(file) for file in modules if file is not None},
+            root=self._boot.folder.resolve(),
+            env_file=real(self._boot.variables),
+            documents={real(file) for file in root[Loader].plan.files},
+            modules={real(Path(file)) for file in modules if file is not None},
         )
 
     async def _refresh(self, root: Container, effects: Collection[Effect]) -> None:
+        try:
+            await self._read_again(root, effects)
+        except Exception as error:  # the next change is followed all the same
+            root.report(error, label="changes")
+
+    async def _read_again(self, root: Container, effects: Collection[Effect]) -> None:
         had_faults = bool(self._known or root[Loader].faults)
         if Effect.RECONCILE in effects:
             before = _failed(root)

@@ -6,36 +6,40 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import anyio
 from anyio import to_thread
 from anyio.abc import Process, TaskGroup
-from watchfiles import awatch
+from watchfiles import Change, awatch
 
 from terret_loader import read_env_file
 
 from ._boot import Boot
-from ._changes import is_of_project
+from ._changes import is_of_project, real
 from ._errors import DONE, FAILED, REFUSED
 from ._link import GRACE, MARGIN, VARIABLE, Link
 from ._printing import end_typed_line, say
 
-COLLECT_MS = 200
+COLLECT_MS: Final = 200
 
 
 async def develop(boot: Boot, flags: Sequence[str]) -> int:
     """Serves, follows changes of the project, and outlives what it runs; returns the exit code."""
-    return await Supervisor(boot, flags).run()
+    variables = {**read_env_file(boot.variables), **os.environ}
+    return await Supervisor(boot, flags, variables.get("TERRET_DATA") or ".terret").run()
 
 
 class Supervisor:
     """Runs one service at a time, and beside it the next one while that is being checked."""
 
-    def __init__(self, boot: Boot, flags: Sequence[str]) -> None:
-        self._boot = boot
-        self._root = boot.folder
+    def __init__(self, boot: Boot, flags: Sequence[str], data: str) -> None:
+        self._root = boot.folder.resolve()
+        self._env_file = real(boot.variables)
+        self._data = self._root / data
         self._flags = flags
         self._current: Service | None = None
         self._services: set[Service] = set()
@@ -66,7 +70,7 @@ class Supervisor:
                 end_typed_line()
                 say("stopping; a second signal ends at once")
                 for service in self._services:
-                    service.process.terminate()
+                    service.signal(signal.SIGTERM)
                 if not self._services:
                     self._over.set()
                 self._group.start_soon(self._lose_patience)
@@ -78,32 +82,31 @@ class Supervisor:
 
     def _kill(self) -> None:
         for service in self._services:
-            service.process.kill()
+            service.signal(signal.SIGKILL)
 
     async def _watch(self) -> None:
-        env_file, data = self._boot.variables.absolute(), self._data()
-        changes = awatch(
-            self._root,
-            *({env_file.parent} if not env_file.is_relative_to(self._root) else ()),
-            watch_filter=lambda _, path: is_of_project(
-                Path(path), self._root, env_file=env_file, data=data
-            ),
-            step=COLLECT_MS,
-            stop_event=self._over,
-            ignore_permission_denied=True,
-        )
-        async for batch in changes:
-            await self._changed(sorted({path for _, path in batch}))
+        elsewhere = not self._env_file.is_relative_to(self._root)
+        try:
+            async for batch in awatch(
+                self._root,
+                *([self._env_file.parent] if elsewhere else ()),
+                watch_filter=self._matters,
+                step=COLLECT_MS,
+                stop_event=self._over,
+                ignore_permission_denied=True,
+            ):
+                await self._changed(sorted({path for _, path in batch}))
+        except (OSError, RuntimeError) as error:  # too many files, for example
+            say(f"changes are not followed: {error}")
 
-    def _data(self) -> Path:
-        """The data directory, whose changes are the service's own."""
-        named = {**read_env_file(self._boot.variables), **os.environ}.get("TERRET_DATA")
-        return self._root / (named or ".terret")
+    def _matters(self, change: Change, path: str) -> bool:
+        return is_of_project(Path(path), self._root, env_file=self._env_file, data=self._data)
 
     async def _changed(self, paths: Sequence[str]) -> None:
         async with self._one_at_a_time:
             if self._current is not None:
-                self._current.link.send(changed=paths)
+                tell = partial(self._current.link.send, changed=paths)
+                await to_thread.run_sync(tell, abandon_on_cancel=True)
                 return
         await self._start()
 
@@ -111,34 +114,34 @@ class Supervisor:
         """Starts the service, whatever is wrong with it: it says so itself."""
         async with self._one_at_a_time:
             if not self._is_stopping and self._current is None:
-                service = await self._spawn()
-                await service.checked.wait()
-                self._let(service)
+                self._let(await self._spawn())
 
-    async def _restart(self) -> None:
+    async def _restart(self, old: "Service") -> None:
         """Starts another service in place of the one that runs, if the new code can be loaded."""
         async with self._one_at_a_time:
-            old = self._current
-            if self._is_stopping or old is None:
+            if self._is_stopping or self._current is not old:
                 return
             service = await self._spawn()
-            await service.checked.wait()
             fresh = [text for text in service.faults if text not in old.faults]
-            if fresh or service.has_ended:
+            if (fresh or service.code is not None) and old.code is None:
                 for text in fresh:
                     say(text)
                 say("the service that runs goes on; waiting for the next change")
-                service.process.kill()
+                service.signal(signal.SIGKILL)
                 return
             self._current = None
             await old.end()
             self._let(service)
 
     def _let(self, service: "Service") -> None:
-        self._current = service
-        service.link.send(go=True)
+        if service.code is None:
+            self._current = service
+            service.link.send(go=True)
+        elif not self._is_stopping:
+            self._bury(service, service.code)
 
     async def _spawn(self) -> "Service":
+        """Starts a process, which checks the project; returns when it has, or has ended."""
         ours, theirs = socket.socketpair()
         process = await anyio.open_process(
             [sys.executable, "-P", "-m", "terret", "serve", *self._flags],
@@ -153,6 +156,9 @@ class Supervisor:
         service = Service(process, Link(ours))
         self._services.add(service)
         self._group.start_soon(self._attend, service)
+        if self._is_stopping:
+            service.signal(signal.SIGTERM)
+        await service.checked.wait()
         return service
 
     async def _attend(self, service: "Service") -> None:
@@ -160,9 +166,8 @@ class Supervisor:
         while (message := await service.receive()) is not None:
             if "restart" in message and service is self._current:
                 say(f"{message['restart']} has changed; starting again")
-                self._group.start_soon(self._restart)
-        code = await service.process.wait()
-        service.ended()
+                self._group.start_soon(self._restart, service)
+        code = await service.ended()
         self._services.discard(service)
         if self._is_stopping:
             if self._code is None and service is self._current:
@@ -192,7 +197,7 @@ class Service:
         self.checked = anyio.Event()
         self.faults: Sequence[str] = ()
         self.has_begun = False
-        self.has_ended = False
+        self.code: int | None = None
         self._gone = anyio.Event()
 
     async def receive(self) -> dict[str, Any] | None:
@@ -204,18 +209,23 @@ class Service:
             self.checked.set()
         return message
 
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal, if there is still somebody."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
     async def end(self) -> None:
         """Lets running turns end, and waits for the end of the process."""
-        self.process.terminate()
+        self.signal(signal.SIGTERM)
         with anyio.move_on_after(GRACE + MARGIN):
             await self._gone.wait()
-            return
-        self.process.kill()
+        self.signal(signal.SIGKILL)
         await self._gone.wait()
 
-    def ended(self) -> None:
-        """Notes that the process is gone."""
-        self.has_ended = True
+    async def ended(self) -> int:
+        """Waits for the end of the process, notes it, and returns the exit code."""
+        self.code = await self.process.wait()
         self.checked.set()
         self._gone.set()
         self.link.close()
+        return self.code

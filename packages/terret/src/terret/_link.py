@@ -51,6 +51,7 @@ class Link:
 
     def close(self) -> None:
         """Ends it; a call of `receive` on either end returns."""
+        self._lines.close()
         self._socket.close()
 
 
@@ -61,8 +62,11 @@ def follow(link: Link, take: Callable[[dict[str, Any]], object]) -> None:
     """
 
     def read() -> None:
-        while (message := link.receive()) is not None:
-            take(message)
+        try:
+            while (message := link.receive()) is not None:
+                take(message)
+        except RuntimeError:
+            return  # there is no event loop any more
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(GRACE + MARGIN)
         os._exit(1)

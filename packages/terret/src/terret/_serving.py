@@ -22,7 +22,7 @@ from ._printing import end_typed_line, say
 from ._services import AGENT_FOLDERS, HTTP
 from ._variables import check_data, settings_of
 
-LOG: Final = ("logging.format=auto", "logging.levels.agent-folders=critical")
+LOG: Final = ("logging.format=auto", "logging.levels.agent-definitions=critical")
 """Faults of agents are printed by the command."""
 
 
@@ -91,7 +91,8 @@ class Service:
         if self._grace is None:
             end_typed_line()
             logging.getLogger("terret").info("stopping; a second signal ends at once")
-        await self._root[HTTP].drain(self._grace)
+        if (http := self._root.get(HTTP)) is not None:
+            await http.drain(self._grace)
 
     def _bound(self, url: str) -> None:
         if not self._is_open:

@@ -202,5 +202,6 @@ class AgentFolders(
         return self.ctx[Agents].offer(name, start, place=str(whole(found.file)))
 
     def _report(self, found: Found) -> None:
+        logger = self.ctx.logger.bind(logger="agent-definitions")
         for fault in found.faults:
-            self.ctx.logger.error("agent not accepted", agent=found.name, fault=str(fault))
+            logger.error("agent not accepted", agent=found.name, fault=str(fault))
