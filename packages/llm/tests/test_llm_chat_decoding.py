@@ -85,6 +85,8 @@ def test_usage_comes_before_the_finish_whenever_it_was_sent() -> None:
         DONE,
     )
     assert chunks[-2:] == [UsageChunk(Usage(36, 9, 64, None, 5)), FinishChunk(Finish.stop())]
+    half = event({"choices": [], "usage": {"completion_tokens": 9}})
+    assert not any(isinstance(c, UsageChunk) for c in decoded(delta(content="a"), half, DONE))
     legacy = {"prompt_tokens": 10, "completion_tokens": 1, "prompt_cache_hit_tokens": 4}
     assert UsageChunk(Usage(6, 1, 4)) in decoded(
         delta(content="a"), event({"choices": [], "usage": legacy}), DONE

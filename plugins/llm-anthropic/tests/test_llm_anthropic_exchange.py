@@ -321,3 +321,13 @@ def test_wherever_the_body_ends_it_is_complete_only_behind_its_last_event() -> N
         failure = finish.finish.failure
         assert (failure is None) == (end >= complete)
         assert failure is None or failure.code in ("EMPTY_RESPONSE", "STREAM_CLOSED")
+
+
+async def test_an_answer_whose_prompt_was_not_counted_has_no_usage() -> None:
+    """B-110, M-070: a server may leave out the beginning, where its counts are."""
+    events = HELLO.body.split(b"\n\n")
+    headless = raw_answer(b"\n\n".join(events[1:]))
+    async with FaultyModelServer(headless) as server, mounted(server) as llm:
+        answer = assembled(await ask(llm))
+    assert (answer.finish.kind, answer.usage) == ("stop", None)
+    assert [block.type for block in answer.blocks()] == ["text"]

@@ -30,13 +30,8 @@ _KINDS = {
     "pause_turn": "pause",
 }
 _RANDOM_LENGTH = 20
-_COUNTS = (
-    "input_tokens",
-    "output_tokens",
-    "cache_read_input_tokens",
-    "cache_creation_input_tokens",
-    "thinking_tokens",
-)
+_PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTS = (*_PROMPT_COUNTS, "output_tokens", "thinking_tokens")
 
 
 @final
@@ -239,6 +234,8 @@ class MessagesDecoder:
     def _finish(self, finish: Finish) -> list[Chunk]:
         self.finished = True
         counts = self._earlier + self._counts
+        if not any(name in counts for name in _PROMPT_COUNTS):
+            return [FinishChunk(finish)]  # half a count would be taken for a small conversation
         usage = Usage(
             counts["input_tokens"],
             counts["output_tokens"],
@@ -246,7 +243,7 @@ class MessagesDecoder:
             self._known(counts, "cache_creation_input_tokens"),
             self._known(counts, "thinking_tokens"),
         )
-        return [*([UsageChunk(usage)] if counts else []), FinishChunk(finish)]
+        return [UsageChunk(usage), FinishChunk(finish)]
 
     def _known(self, counts: Counter[str], name: str) -> int | None:
         return counts[name] if name in self._counts or name in self._earlier else None

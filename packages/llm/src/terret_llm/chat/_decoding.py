@@ -257,8 +257,9 @@ class ChatDecoder:
 
     def _finish(self, finish: Finish, chunks: list[Chunk]) -> list[Chunk]:
         self.finished = True
-        if self._usage is not None:
-            chunks.append(UsageChunk(usage_of(self._usage)))
+        usage = None if self._usage is None else usage_of(self._usage)
+        if usage is not None:
+            chunks.append(UsageChunk(usage))
         chunks.append(FinishChunk(finish))
         return chunks
 
