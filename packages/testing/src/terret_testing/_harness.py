@@ -1,11 +1,12 @@
 """A whole harness in a test: real container, real services, the loop, one agent."""
 
+import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from difflib import ndiff
 from typing import TypeAlias
 
-from terret_agents import Agent, AgentOptions, Agents, request_invariants
+from terret_agents import ERROR, Agent, AgentFailure, AgentOptions, Agents, request_invariants
 from terret_context import Container, Context, Fiber, FiberState, Next, Plugin, plugin
 from terret_llm import STREAM, Chunks, GenerateOptions, Llm
 from terret_loader import installed_plugins
@@ -30,6 +31,8 @@ Mount: TypeAlias = object | tuple[object, object]
 
 PROVIDER = "scripted"
 SERVICES = (Llm, Sessions, log_invariants, SystemPrompt, Agents, Tools, request_invariants)
+
+_logger = logging.getLogger(__name__)
 
 SCRIPTED = AgentOptions(provider=PROVIDER, model=PROVIDER)
 """Options of an agent that the model of `running_harness` answers."""
@@ -153,7 +156,13 @@ async def running_harness(
         async with handle:
             h = Harness(root, handle.agent, model, driver)
             root.on(STREAM, h.watch_stream, prepend=True)
+            root.on(ERROR, _log_failure)
             yield h
+
+
+def _log_failure(failure: AgentFailure) -> None:
+    """Shows pytest why an answer is empty."""
+    _logger.error("turn %d of %s failed", failure.turn, failure.agent.id, exc_info=failure.error)
 
 
 def _adapter_of(model: ScriptedModel) -> Plugin:
