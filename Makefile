@@ -45,6 +45,7 @@ bench:     ## benchmarks against their floors
 	uv run python benchmarks/llm.py
 	uv run python benchmarks/loader.py
 	uv run python benchmarks/sessions.py
+	uv run python benchmarks/service.py
 
 changes:   ## the changelog of what is not released yet
 	uv run towncrier build --draft --version next
