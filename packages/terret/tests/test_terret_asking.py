@@ -97,7 +97,7 @@ def test_long_arguments_can_be_seen_whole_and_do_no_harm(answering: Answering) -
     first, whole = err.split(PROMPT)[:2]
     assert "more lines: v shows them" in first
     assert ("49" in first, "49" in whole) == (False, True)
-    assert ("\\x1b[2J" in whole, "\x1b[2J" in err) == (True, False)
+    assert ("\\u001b[2J" in whole, "\x1b[2J" in err) == (True, False)
     assert code == 4
 
 

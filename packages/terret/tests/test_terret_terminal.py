@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from typists import at_terminal
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
 
 
+Run = Callable[..., tuple[int, str, str]]
 PROMPT = "\n>"
 
 
@@ -111,7 +113,7 @@ def test_without_a_terminal_nobody_is_asked(project: Path) -> None:
     assert "(--on-ask deny)" in err
 
 
-def test_an_interrupted_turn_keeps_its_events_and_goes_on_later(project: Path) -> None:
+def test_an_interrupted_turn_keeps_its_events_and_goes_on_later(project: Path, terret: Run) -> None:
     """E-243"""
     process = start(project, "run", "--json", "--session", "s", "hang {}")
     wait_for_start(project, process)
@@ -123,8 +125,7 @@ def test_an_interrupted_turn_keeps_its_events_and_goes_on_later(project: Path) -
     assert kinds[:4] == ["session", "budget:check", "actauth:decision", "tool:started"]
     assert events[-1] == {"type": "error", "error": "aborted: user"}
     assert err.splitlines()[0] == "error: cancelled (user)"
-    later = start(project, "run", "--session", "s", "hello")
-    assert later.communicate()[0] == "You said: hello\n"
+    assert terret("run", "--session", "s", "hello")[:2] == (0, "You said: hello\n")
 
 
 def test_a_second_interrupt_ends_the_process_whatever_holds_it(project: Path) -> None:
@@ -146,14 +147,13 @@ def test_a_thread_that_a_tool_left_behind_keeps_no_process(project: Path) -> Non
     assert (process.returncode, out) == (0, "It gave: done\n")
 
 
-def test_two_runs_of_one_session_come_one_after_the_other(project: Path) -> None:
+def test_two_runs_of_one_session_come_one_after_the_other(project: Path, terret: Run) -> None:
     """E-257: The second one waits, or is refused when that takes too long."""
     first = start(project, "run", "--session", "s", "hang {}")
     wait_for_start(project, first)
     impatient = ("--set", "session-jsonl.leaseWaitSeconds=0")
-    refused = start(project, "run", "--session", "s", *impatient, "two")
-    out, err = refused.communicate()
-    assert (refused.returncode, out) == (2, "")
+    code, out, err = terret("run", "--session", "s", *impatient, "two")
+    assert (code, out) == (2, "")
     assert f"is being written by process {first.pid}" in err
     second = start(project, "run", "--session", "s", "three")
     assert second.stderr is not None

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from io import TextIOWrapper
 from typing import TextIO
 
 from ._errors import FAILED, CommandError
@@ -16,6 +17,8 @@ class Output:
     def __init__(self, stream: TextIO, broken: Callable[[], object] = lambda: None) -> None:
         self.is_broken = False
         self.is_terminal = stream.isatty()
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what a terminal has no character for
         self._stream = stream
         self._broken = broken
         self._mid_line = False
@@ -51,11 +54,10 @@ def reserved_stdout(encoding: str | None = None) -> Iterator[TextIO]:
         raise CommandError("standard output is closed", code=FAILED)
     with ExitStack() as undo:
         undo.enter_context(redirect_stdout(sys.stderr))
-        with suppress(OSError):  # in memory
+        with suppress(OSError, AttributeError):  # in memory, or not there
             files = out.fileno(), sys.stderr.fileno()
             out.flush()
-            encoding = encoding or out.encoding
-            out = open(os.dup(files[0]), "w", encoding=encoding, errors="replace")  # noqa: SIM115
+            out = open(os.dup(files[0]), "w", encoding=encoding or out.encoding)  # noqa: SIM115
             undo.callback(_close, out)
             undo.callback(os.dup2, out.fileno(), files[0])
             os.dup2(files[1], files[0])

@@ -9,16 +9,18 @@ import typer
 from terret_loader import EntryChange
 
 _WIDTH = 200
-_CONTROLS = {
-    code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
-}
-# What changes the direction of writing could show an argument as another one.
-_TURNS = {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+_HARMFUL = (  # control characters, and those that turn the direction of writing
+    *(set(range(0x20)) - {0x09, 0x0A}),
+    *range(0x7F, 0xA0),
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+)
+_ESCAPES = {code: f"\\u{code:04x}" for code in _HARMFUL}
 
 
 def printable(text: str) -> str:
     """Returns a text that changes nothing on a terminal but adds characters and lines."""
-    return text.translate(_CONTROLS | _TURNS)
+    return text.translate(_ESCAPES)
 
 
 def say(text: str) -> None:
