@@ -16,15 +16,8 @@ Run = Callable[..., tuple[int, str, str]]
 SUMS = "agents/main/tools/sums.py"
 
 
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("TERRET_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.delenv("PORT", raising=False)
-
-
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
+def project(tmp_path: Path, environment: None) -> Path:
     return new_project(tmp_path)
 
 

@@ -1,8 +1,7 @@
 """The preset `service`: each plugin can go, and the rest works as it says."""
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -13,16 +12,6 @@ from programs import new_project
 
 Run = Callable[..., tuple[int, str, str]]
 CALL = 'use add {"a": 1, "b": 2}'
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = dict(os.environ)
-    for name in ("TERRET_ENV", "TERRET_DATA", "ANTHROPIC_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """Which folder is the project, and what the environment sets in it."""
 
-import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,6 @@ class PartConfig(Config):
 @plugin(config=PartConfig)
 def part(ctx, config): ...
 """
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = dict(os.environ)
-    for name in ("TERRET_DATA", "TERRET_LOG", "TERRET_ENV"):
-        monkeypatch.delenv(name, raising=False)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 def make(folder: Path, size: int) -> Path:

@@ -1,6 +1,5 @@
 """`terret serve`."""
 
-import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -12,17 +11,6 @@ from programs import ask, events, new_project, program, say
 
 STREAM = "/agents/main/messages/stream"
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True)
-def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    before = dict(os.environ)
-    for name in ("HOST", "PORT", "DATA", "LOG", "ENV", "API_TOKEN", "ADMIN_TOKEN"):
-        monkeypatch.delenv(f"TERRET_{name}", raising=False)
-    monkeypatch.delenv("PORT", raising=False)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
 
 
 @pytest.fixture
