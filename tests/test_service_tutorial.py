@@ -75,6 +75,13 @@ def agrees(expected: str, printed: str) -> bool:
     return re.fullmatch(r"\n(?:.*\n)*".join(parts), plain(printed)) is not None
 
 
+def examples() -> set[str]:
+    """The events that any page shows."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    texts = (plain(page.read_text("utf-8")) for page in pages)
+    return {line for text in texts for line in re.findall(r"^data: .*$", text, re.M)}
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
@@ -107,3 +114,5 @@ def test_the_tutorial_does_what_it_says(
     assert (shell.returncode, rest) == (0, ""), err
     for expected, actual in zip(shown(), printed, strict=True):
         assert not expected or agrees(expected, actual), f"expected:\n{expected}\ngot:\n{actual}"
+    recorded = plain("\n".join(printed)).split("\n")
+    assert examples() - set(recorded) == set()
