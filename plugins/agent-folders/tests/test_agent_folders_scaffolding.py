@@ -223,11 +223,21 @@ async def test_a_new_project_has_an_agent_with_a_tool_and_rules(project: Project
         assert main.permissions.is_file()
 
 
-def test_nothing_of_a_new_project_is_written_over_what_is_there(tmp_path: Path) -> None:
-    """E-253."""
-    (tmp_path / ".gitignore").write_text("mine\n")
+@pytest.mark.parametrize("name", [".gitignore", "agents", "agents/main/tools"])
+def test_nothing_of_a_new_project_is_written_over_what_is_there(tmp_path: Path, name: str) -> None:
+    """E-253: a file in the place of a folder counts too."""
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("mine\n")
     with pytest.raises(ProjectExistsError) as refused:
         scaffold_project(tmp_path)
-    assert refused.value.files == (tmp_path / ".gitignore",)
-    assert files_below(tmp_path) == {".gitignore"}
-    assert (tmp_path / ".gitignore").read_text() == "mine\n"
+    assert refused.value.files == (tmp_path / name,)
+    assert files_below(tmp_path) == {name}
+    assert (tmp_path / name).read_text() == "mine\n"
+
+
+def test_a_link_that_leads_nowhere_is_not_followed(tmp_path: Path) -> None:
+    """E-253."""
+    (tmp_path / "Dockerfile").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ProjectExistsError):
+        scaffold_project(tmp_path)
+    assert not (tmp_path / "elsewhere").exists()

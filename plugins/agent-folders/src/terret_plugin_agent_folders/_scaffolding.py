@@ -1,7 +1,8 @@
 """New projects, agents and subagents as files."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -77,12 +78,19 @@ def scaffold_project(folder: Path) -> tuple[Path, ...]:
     Raises `ProjectExistsError`, and writes nothing, if one of the files is there.
     """
     texts = {folder / name: text for name, text in project_files().items()}
-    if there := [path for path in texts if path.exists()]:
+    if there := [*dict.fromkeys(each for path in texts for each in _in_the_way(path))]:
         raise ProjectExistsError(there)
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     return tuple(texts)
+
+
+def _in_the_way(path: Path) -> Iterator[Path]:
+    """Gives what is in the place of a new file, or of a folder above it."""
+    if os.path.lexists(path):
+        yield path
+    yield from (each for each in path.parents if os.path.lexists(each) and not each.is_dir())
 
 
 def _values(name: str, template: AgentTemplate) -> dict[str, str]:
