@@ -16,7 +16,6 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
-from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle, islice
 from math import inf
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+from figures import Row
 from pydantic_core import from_json, to_json
 
 from terret_context import Container
@@ -52,42 +52,12 @@ CHUNKS = 100
 WORDS = [f"word{number} " for number in range(50)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A figure, its floor in the same run, and how many times the floor it may be."""
-
-    name: str
-    unit: str
-    figure: float
-    floor: float
-    target: float | None = None
-
-    @classmethod
-    def per_event(
-        cls, name: str, figure: float, floor: float, count: int, *, target: float | None
-    ) -> "Row":
-        """A row of two times in seconds."""
-        scale = 1e6 / count
-        return cls(
-            name=name, unit="µs/event", figure=figure * scale, floor=floor * scale, target=target
-        )
-
-    @property
-    def ratio(self) -> float:
-        return self.figure / self.floor
-
-    @property
-    def ok(self) -> bool:
-        return self.target is None or self.ratio <= self.target
-
-    def __str__(self) -> str:
-        limit = "" if self.target is None else f" of {self.target:.2f}"
-        mark = "" if self.ok else "  TOO MUCH"
-        figures = f"{self.figure:10.2f} {self.unit:9} floor {self.floor:10.2f}"
-        return f"{self.name:44} {figures}  x{self.ratio:.2f}{limit}{mark}"
-
-    def as_json(self) -> dict[str, object]:
-        return asdict(self) | {"ratio": round(self.ratio, 3), "ok": self.ok}
+def per_event(name: str, figure: float, floor: float, count: int, *, target: float) -> Row:
+    """A row of two times in seconds."""
+    scale = 1e6 / count
+    return Row(
+        name=name, unit="µs/event", figure=figure * scale, floor=floor * scale, target=target
+    )
 
 
 Append = tuple[str, object, SurfaceOp | None]
@@ -172,7 +142,7 @@ def append_rows() -> Iterator[Row]:
         )
     names = ("append, no listeners", "append and store, JSONL", "append and store, SQLite")
     for name, figure, target in zip(names, figures, (1.5, 4, 4), strict=True):
-        yield Row.per_event(name, figure, floor, len(events), target=target)
+        yield per_event(name, figure, floor, len(events), target=target)
 
 
 async def append_kept(backend: str, place: Path, events: Sequence[Append]) -> float:
@@ -241,7 +211,7 @@ def commit_rows() -> Iterator[Row]:
             )
         name = f"group commit of {SESSIONS} sessions, {backend}"
         count = SESSIONS * (BATCHES - 1) * TURNS * (CHUNKS + 6)
-        yield Row.per_event(name, figure, floor, count, target=1 / 0.6)
+        yield per_event(name, figure, floor, count, target=1 / 0.6)
 
 
 async def store_turns(backend: str, place: Path) -> float:
@@ -362,7 +332,7 @@ def restore_rows(count: int) -> Iterator[Row]:
         floor, *figures = best(processor(parse), *restores, rounds=3)
         for (backend, storage), figure in zip(storages.items(), figures, strict=True):
             name = f"restore {count:,} events, {backend}"
-            yield Row.per_event(name, figure, floor, count, target=3)
+            yield per_event(name, figure, floor, count, target=3)
             used = restored_bytes(storage)
             yield Row(
                 name=f"{name}, memory",

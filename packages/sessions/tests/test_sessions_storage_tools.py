@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from terret_llm import create_user_message
 from terret_sessions import Session, SessionLockedError, event_lines
-from terret_sessions.storage import WriteLock, file_name, line_blocks, make_folder
+from terret_sessions.storage import StorageConfig, WriteLock, file_name, line_blocks, make_folder
 
 
 def conversation(*sizes: int) -> Session:
@@ -67,3 +68,28 @@ def test_a_lock_that_cannot_be_written_is_not_kept(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(OSError, match=r"\[Errno"):
             WriteLock(path, "s")
+
+
+def test_the_settings_of_storages_have_defaults() -> None:
+    """M-119: A flush reaches the disk, and an event waits for at most 200 ms."""
+    assert StorageConfig().model_dump(by_alias=True) == {
+        "fsync": "flush",
+        "windowMs": 200,
+        "leaseWaitSeconds": 15,
+    }
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"fsync": "sometimes"},
+        {"windowMs": -1},
+        {"leaseWaitSeconds": -1},
+        {"window_ms": "soon"},
+        {"path": "x"},
+    ],
+)
+def test_wrong_settings_are_refused(config: dict[str, object]) -> None:
+    """M-117: Unknown keys and values out of range."""
+    with pytest.raises(ValidationError):
+        StorageConfig.model_validate(config)
