@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import anyio
 
 from ._lines import Lines
-from ._printing import printable, say, terminal_width
+from ._printing import printable, say, width_of
 from ._terminal import forget_typed
 
 PROMPT = "> "
@@ -59,7 +59,7 @@ class Dialogue:
     @property
     def width(self) -> int:
         """How many characters fit on a line."""
-        return terminal_width()
+        return width_of(sys.stderr)
 
     def write(self, text: str) -> None:
         """Shows a text beside the dialogue."""

@@ -8,7 +8,8 @@ from io import TextIOWrapper
 from typing import TextIO
 
 from ._errors import FAILED, CommandError
-from ._printing import printable, say
+from ._printing import printable, say, width_of
+from ._wrapping import Wrapping
 
 
 class Output:
@@ -22,6 +23,11 @@ class Output:
         self._stream = stream
         self._broken = broken
         self._mid_line = False
+        self._wrapping = Wrapping(lambda: width_of(stream))
+
+    def stream(self, piece: str) -> None:
+        """Writes a piece of a text; on a terminal, in lines that break between words."""
+        self.write(self._wrapping.feed(piece) if self.is_terminal else piece)
 
     def write(self, text: str) -> None:
         """Writes a text; what could do harm to a terminal does not reach one."""
@@ -38,7 +44,8 @@ class Output:
         self._mid_line = not text.endswith("\n")
 
     def end_line(self) -> None:
-        """Begins a new line, unless one has just begun."""
+        """Begins a new line, unless one has just begun; what was streamed is over."""
+        self.write(self._wrapping.end())
         if self._mid_line:
             self.write("\n")
 

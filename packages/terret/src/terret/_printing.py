@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from typing import TextIO
 
 import typer
 
@@ -44,14 +45,14 @@ def end_typed_line() -> None:
 
 def note(text: str, *, failed: bool = False) -> None:
     """Prints a line on standard error that need not be read whole, cut at its width."""
-    line = shorten(printable(text), terminal_width())
+    line = shorten(printable(text), width_of(sys.stderr))
     typer.secho(line, err=True, fg="red" if failed else None, dim=not failed)
 
 
-def terminal_width() -> int:
-    """Returns how many characters of a line standard error shows; many where it is no terminal."""
+def width_of(stream: TextIO) -> int:
+    """Returns how many characters fit on a line of a terminal; many on what is none."""
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or _WIDTH
+        return os.get_terminal_size(stream.fileno()).columns or _WIDTH
     except (OSError, ValueError):
         return _WIDTH
 

@@ -120,7 +120,7 @@ class Screen:
 
     def _show_piece(self, text: str) -> None:
         if self._stream:
-            self._out.write(text)
+            self._out.stream(text)
             self._is_partial = True
 
     def _end_turn(self, reason: TurnEndReason) -> None:

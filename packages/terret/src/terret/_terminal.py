@@ -7,10 +7,9 @@ from contextlib import contextmanager, suppress
 from typing import Protocol, TextIO
 
 from ._lines import Lines
-from ._printing import printable
+from ._printing import printable, width_of
 
 TERMINAL = "/dev/tty"
-_WIDTH = 80
 
 
 class Asker(Protocol):
@@ -46,10 +45,7 @@ class Terminal:
     @property
     def width(self) -> int:
         """How many characters fit on a line."""
-        try:
-            return os.get_terminal_size(self._out.fileno()).columns or _WIDTH
-        except OSError:
-            return _WIDTH
+        return width_of(self._out)
 
     def write(self, text: str) -> None:
         """Shows a text."""
