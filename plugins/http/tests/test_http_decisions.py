@@ -75,6 +75,16 @@ async def test_a_call_is_approved_with_other_arguments(shop: Project) -> None:
         assert any("sold coat" in str(event) for event in ended.json["events"])
 
 
+async def test_an_answer_may_hold_for_the_rest_of_the_session(shop: Project) -> None:
+    """Equal calls are not asked about again; others are."""
+    calls = (call("sell", item="hat"), call("sell", item="hat"), call("sell", item="coat"))
+    async with run_service(shop, *calls, say("Sold.")) as service:
+        asked = await service.client.send("Hi", sessionId="one")
+        other = await service.client.post(asked.json["approveUrl"], {"remember": True})
+        assert (other.status, other.json["args"]) == (202, {"item": "coat"})
+        assert (await service.client.post(other.json["approveUrl"])).json["text"] == "Sold."
+
+
 async def test_a_change_that_cannot_be_leaves_the_item_open(shop: Project) -> None:
     """E-351, E-352, E-353, E-372: It may be decided in another way afterwards."""
     calls = (

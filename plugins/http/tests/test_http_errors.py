@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agent_projects import Project
-from http_apps import Service, run_service
+from http_apps import SERVICE, Service, run_service
 from terret_agents import Agents
 from terret_context import INTERNAL_ERROR, ContainedError
 from terret_plugin_agent_folders import AgentFolders
@@ -27,37 +27,37 @@ def untouched(service: Service) -> bool:
     return not service.ctx[Agents].list() and not service.model.requests
 
 
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        (b"{", "400 bad_json"),
-        (b"", "400 bad_message"),
-        (b"[1]", "400 bad_json"),
-        (b'"text"', "400 bad_json"),
-        (b'{"message": "\xff"}', "400 bad_json"),
-        ('{"message": "\u00e9"}'.encode("utf-16"), "400 bad_json"),
-        (b'{"message": "hi", "n": NaN}', "400 bad_json"),
-        (b'{"message": "\\ud800"}', "400 bad_json"),
-        (b"[" * 100_000, "400 bad_json"),
-        (b"{}", "400 bad_message"),
-        (b'{"message": " \\n"}', "400 bad_message"),
-        (b'{"message": 1}', "400 bad_message"),
-        (b'{"message": null}', "400 bad_message"),
-        (b'{"message": "hi", "whenBusy": "now"}', "400 bad_message"),
-        (b'{"message": "hi", "messageId": ""}', "400 bad_message"),
-        (b'{"message": "hi", "sessionId": ""}', "400 bad_session_id"),
-        (b'{"message": "hi", "sessionId": "a\\u0007"}', "400 bad_session_id"),
-        (b'{"message": "hi", "sessionId": 7}', "400 bad_session_id"),
-        (json.dumps({"message": "hi", "sessionId": "x" * 201}).encode(), "400 bad_session_id"),
-    ],
+BAD_MESSAGES = (
+    (b"{", "400 bad_json"),
+    (b"", "400 bad_message"),
+    (b"[1]", "400 bad_json"),
+    (b'"text"', "400 bad_json"),
+    (b'{"message": "\xff"}', "400 bad_json"),
+    ('{"message": "\u00e9"}'.encode("utf-16"), "400 bad_json"),
+    (b'{"message": "hi", "n": NaN}', "400 bad_json"),
+    (b'{"message": "\\ud800"}', "400 bad_json"),
+    (b"[" * 100_000, "400 bad_json"),
+    (b"{}", "400 bad_message"),
+    (b'{"message": " \\n"}', "400 bad_message"),
+    (b'{"message": 1}', "400 bad_message"),
+    (b'{"message": null}', "400 bad_message"),
+    (b'{"message": "hi", "whenBusy": "now"}', "400 bad_message"),
+    (b'{"message": "hi", "messageId": ""}', "400 bad_message"),
+    (b'{"message": "hi", "sessionId": ""}', "400 bad_session_id"),
+    (b'{"message": "hi", "sessionId": "a\\u0007"}', "400 bad_session_id"),
+    (b'{"message": "hi", "sessionId": 7}', "400 bad_session_id"),
+    (json.dumps({"message": "hi", "sessionId": "x" * 201}).encode(), "400 bad_session_id"),
 )
-async def test_a_bad_message_is_refused(project: Project, body: bytes, code: str) -> None:
+
+
+async def test_a_bad_message_is_refused(project: Project) -> None:
     """E-160, E-161, E-162, E-170: Plain and streamed alike, before anything is started."""
     async with run_service(project) as service:
-        for path in (MESSAGES, f"{MESSAGES}/stream"):
-            refused = await service.client.post(path, body)
-            assert refused.code == code
-            assert refused.headers["content-type"] == "application/json"
+        for body, code in BAD_MESSAGES:
+            for path in (MESSAGES, f"{MESSAGES}/stream"):
+                refused = await service.client.post(path, body)
+                assert refused.code == code, body
+                assert refused.headers["content-type"] == "application/json"
         assert untouched(service)
 
 
@@ -175,6 +175,29 @@ async def test_an_unexpected_fault_is_kept_in_the_log(
         assert failed.json["errorId"] in error.label
         assert "secret" in str(error.error)
         assert (await service.client.send("Hi", sessionId="one")).json["text"] == "Two."
+
+
+async def test_a_session_of_another_process_is_busy(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E-501, E-257: It is released with the agent there."""
+    at_once = "session-jsonl: {leaseWaitSeconds: 0}"
+    monkeypatch.setattr("http_apps.SERVICE", SERVICE.replace("session-jsonl: {}", at_once))
+    async with run_service(project, say("One.")) as first, run_service(project) as second:
+        await first.client.send("Hi", sessionId="one")
+        refused = await second.client.send("Hi", sessionId="one")
+        assert refused.code == "409 session_busy"
+        status = await second.client.get("/agents/shop/sessions/one")
+        assert status.json["lastTurn"]["end"] == "completed", "it can be read all the same"
+
+
+async def test_a_hook_that_returns_nonsense_is_a_fault_of_the_agent(project: Project) -> None:
+    """E-171: Nothing is guessed."""
+    project.write({"agents/shop/hooks.py": "def tenant_for(headers):\n    return 7\n"})
+    project.agent("shop", "systemPrompt: Sell.\ntenantFor: hooks.py:tenant_for")
+    async with run_service(project) as service:
+        assert (await service.client.send("Hi")).code == "500 internal"
+        assert untouched(service)
 
 
 async def test_an_agent_that_is_invalid_is_unavailable(project: Project) -> None:

@@ -10,8 +10,10 @@ import pytest
 from anyio import to_thread
 
 from agent_projects import Project
-from http_apps import run_service
-from terret_plugin_http import Http, PortInUseError, UnsafeBindError
+from http_apps import SERVICE, Client, run_service
+from terret_context import Context
+from terret_loader import open_harness
+from terret_plugin_http import Http, PortInUseError, UnsafeBindError, create_app
 
 asyncio_only = pytest.mark.parametrize("anyio_backend", ["asyncio"])
 
@@ -60,3 +62,39 @@ async def test_a_port_that_is_in_use_is_named(project: Project) -> None:
         async with run_service(project, http=f"{{port: {port}}}") as service:
             with pytest.raises(PortInUseError, match=str(port)):
                 await service.ctx[Http].serve()
+
+
+async def test_the_service_is_ready_when_all_plugins_have_loaded(project: Project) -> None:
+    """E-194: Until then readyz is 503, healthz 200."""
+    project.write({"harness.yml": SERVICE.replace("{HTTP}", "{}")})
+    loaded = anyio.Event()
+
+    async def slow(ctx: Context) -> None:
+        await loaded.wait()
+
+    async with open_harness(project.root / "harness.yml", env={}) as root:
+        fiber = root.plugin(slow)
+        client = Client(create_app(root))
+        ready = await client.get("/readyz")
+        assert (ready.status, ready.json) == (503, {"status": "starting"})
+        assert (await client.get("/healthz")).status == 200
+        loaded.set()
+        await fiber.ready()
+        while root[Http].status == "starting":
+            await anyio.wait_all_tasks_blocked()
+        assert (await client.get("/readyz")).status == 200
+        head = await client.request("HEAD", "/agents/shop/sessions/none/events")
+        assert head.status == 404
+
+
+@asyncio_only
+async def test_serving_ends_with_the_plugin(project: Project) -> None:
+    """A changed setting makes a new service; whoever serves may serve that one."""
+    async with run_service(project, http="{port: 0}") as service:
+        http = service.ctx[Http]
+        async with anyio.create_task_group() as group:
+            opened = anyio.Event()
+            group.start_soon(partial(http.serve, bound=lambda url: opened.set()))
+            await opened.wait()
+            await http.ctx.fiber.update({"port": 0, "basePath": "/api"})
+        assert service.ctx[Http].status == "starting"

@@ -1,6 +1,6 @@
 """Serves the agents of a project over HTTP: turns, events, approvals, sessions, tenants."""
 
-from ._config import AuthConfig, HttpConfig, Limits, Role, TokenConfig
+from ._config import AuthConfig, HttpConfig, Role, TokenConfig
 from ._errors import BindError, HttpError, MissingTokenError, PortInUseError, UnsafeBindError
 from ._service import Http, create_app
 from ._site import Status
@@ -11,7 +11,6 @@ __all__ = [
     "Http",
     "HttpConfig",
     "HttpError",
-    "Limits",
     "MissingTokenError",
     "PortInUseError",
     "Role",

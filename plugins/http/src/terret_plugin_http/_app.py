@@ -65,7 +65,7 @@ class _Dispatch:
             call.tenant = await tenant_of(call.caller, definition, call.headers)
         call.query = read_query(endpoint.query, request)
         if endpoint.body is not None:
-            call.body = await read_body(endpoint.body, request, site.limits.max_body_bytes)
+            call.body = await read_body(endpoint.body, request, site.config.max_body_bytes)
         return await endpoint.handler(call)
 
     def _refused(self, call: Call, error: Exception) -> Response:

@@ -68,6 +68,8 @@ class ApproveBody(Input):
 
     args: dict[str, Any] | None = None
     note: str | None = None
+    remember: bool = False
+    """Whether equal calls may run for the rest of the session without being asked about."""
 
 
 class DenyBody(Input):

@@ -121,6 +121,9 @@ async def tenant_of(caller: Caller, definition: Definition, headers: Mapping[str
 
 
 async def ask_hook(hook: Hook, argument: Mapping[str, object]) -> str | None:
-    """Returns what a hook of an agent says."""
+    """Returns what a hook of an agent says. Raises `TypeError` if that is no text."""
     answer = hook(argument)
-    return await answer if isawaitable(answer) else answer
+    text = await answer if isawaitable(answer) else answer
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"a hook of the agent returned {type(text).__name__}; accepted: str, None")
+    return text

@@ -1,7 +1,7 @@
 """The settings of the entry `http`."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
@@ -23,10 +23,12 @@ def _tenant(text: str) -> str:
 
 
 class TokenConfig(Config):
-    """A further token: the variable of the environment that has it, and what it is good for."""
+    """A further token."""
 
     env: str = Field(min_length=1)
+    """The variable of the environment that has it."""
     roles: frozenset[Role] = Field(min_length=1)
+    """What it is good for."""
     tenant: Annotated[str, AfterValidator(_tenant)] | None = None
     """The tenant of all requests with this token."""
 
@@ -35,27 +37,11 @@ class AuthConfig(Config):
     """Who may call, beside TERRET_API_TOKEN and TERRET_ADMIN_TOKEN."""
 
     tokens: tuple[TokenConfig, ...] = ()
+    """Further tokens."""
 
 
-class Limits(Config):
-    """What a change applies to at once."""
-
-    max_body_bytes: PositiveInt = 1024 * 1024
-    """The longest body of a request."""
-    max_concurrent_turns: PositiveInt = 64
-    """How many sessions may run a turn at the same time."""
-    max_wait_seconds: PositiveFloat = 600
-    """How long a plain request waits for its turn."""
-    heartbeat_seconds: PositiveFloat = 15
-    """After how much silence a stream sends a comment."""
-    slow_reader_bytes: PositiveInt = 1024 * 1024
-    """How much may wait for the reader of a stream before it is cut off."""
-    drain_seconds: NonNegativeFloat = 30
-    """How long running turns may take to end when the service shuts down."""
-
-
-class HttpConfig(Limits):
-    """Settings of the entry `http`."""
+class HttpConfig(Config):
+    """Settings of the entry `http`; the numbers below `trustedProxies` change in place."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """The address that `terret serve` binds; another than a loopback one needs a token."""
@@ -71,3 +57,24 @@ class HttpConfig(Limits):
     """Other origins whose pages may call, such as `https://app.example`."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses of proxies whose X-Forwarded-For counts."""
+    max_body_bytes: PositiveInt = 1024 * 1024
+    """The longest body of a request."""
+    max_concurrent_turns: PositiveInt = 64
+    """How many sessions may run a turn at the same time."""
+    max_wait_seconds: PositiveFloat = 600
+    """How long a plain request waits for its turn."""
+    heartbeat_seconds: PositiveFloat = 15
+    """After how much silence a stream sends a comment."""
+    slow_reader_bytes: PositiveInt = 1024 * 1024
+    """How much may wait for the reader of a stream before it is cut off."""
+    drain_seconds: NonNegativeFloat = 30
+    """How long running turns may take to end when the service shuts down."""
+
+
+IN_PLACE: Final = frozenset(
+    (
+        *("max_body_bytes", "max_concurrent_turns", "max_wait_seconds"),
+        *("heartbeat_seconds", "slow_reader_bytes", "drain_seconds"),
+    )
+)
+"""The settings that are looked up when they are needed; the app is made of the others."""

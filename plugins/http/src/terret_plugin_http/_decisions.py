@@ -36,7 +36,9 @@ async def list_questions(call: Call) -> ASGIApp:
 async def approve(call: Call) -> ASGIApp:
     """Lets a call run."""
     body = call.sent(ApproveBody)
-    decision = ApprovalDecision(allow=True, args=body.args, note=body.note, by=call.by.name)
+    decision = ApprovalDecision(
+        allow=True, args=body.args, note=body.note, remember=body.remember, by=call.by.name
+    )
     return await _decide(call, decision)
 
 

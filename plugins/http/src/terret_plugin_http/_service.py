@@ -17,7 +17,7 @@ from . import _catalogue, _decisions, _events, _messages, _sessions
 from ._app import make_app
 from ._auth import Tokens, is_loopback
 from ._calls import Endpoint
-from ._config import HttpConfig, Limits
+from ._config import IN_PLACE, HttpConfig
 from ._draining import drain, end
 from ._errors import UnsafeBindError
 from ._gate import behind_gate
@@ -151,13 +151,13 @@ class Http(
         self._routes = routes
 
     def _update(self, old: HttpConfig, new: HttpConfig) -> bool:
-        """Applies new limits; what the app was made of needs a new one."""
-        fixed = HttpConfig.model_fields.keys() - Limits.model_fields.keys()
+        """Applies new numbers; what the app was made of needs a new one."""
+        fixed = HttpConfig.model_fields.keys() - IN_PLACE
         if any(getattr(old, name) != getattr(new, name) for name in fixed):
             return False
         self._config = new
         if self._site is not None:
-            self._site.limits = new
+            self._site.config = new
         return True
 
     def _end(self) -> None:

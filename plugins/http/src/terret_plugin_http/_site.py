@@ -10,7 +10,7 @@ from terret_context import Context
 from terret_sessions import SESSION_PERSISTENCE, Session, SessionPersistence
 
 from ._auth import Tokens
-from ._config import Limits
+from ._config import HttpConfig
 from ._conversations import Conversation, Conversations, is_busy
 from ._courier import Courier
 from ._durability import Durability
@@ -42,9 +42,9 @@ class Status(StrEnum):
 class Site:
     """The state of the service, and what its routes need of the harness."""
 
-    def __init__(self, ctx: Context, limits: Limits, tokens: Tokens, links: Links) -> None:
+    def __init__(self, ctx: Context, config: HttpConfig, tokens: Tokens, links: Links) -> None:
         self.ctx = ctx
-        self.limits = limits
+        self.config = config
         self.tokens = tokens
         self.links = links
         self.status = Status.STARTING
@@ -94,7 +94,7 @@ class Site:
         if self.status in (Status.DRAINING, Status.DRAINED):
             raise HttpError(503, "draining", "the service shuts down: try again later")
         running = [each for each in self.agents.roots() if is_busy(each)]
-        if len(running) < self.limits.max_concurrent_turns:
+        if len(running) < self.config.max_concurrent_turns:
             return
         if all(each.id != session_id for each in running):
             raise HttpError(
@@ -108,7 +108,7 @@ class Site:
         self, conversation: Conversation, look: Callable[[], Reached | None]
     ) -> Response:
         """Waits for what `look` finds and answers with it. Raises `HttpError`."""
-        seconds = self.limits.max_wait_seconds
+        seconds = self.config.max_wait_seconds
         reached = await self.turns.wait(conversation, look, seconds)
         if reached is None:
             raise self.turns.still_running(conversation, conversation.open_turn)
@@ -133,7 +133,7 @@ class Site:
             agent=agent,
             protocol=protocol,
             after=after,
-            max_bytes=self.limits.slow_reader_bytes,
+            max_bytes=self.config.slow_reader_bytes,
         )
         write = self._write_log if protocol == "log" else self._write
 
@@ -144,5 +144,5 @@ class Site:
 
     def stream(self, source: Source, headers: Mapping[str, str]) -> EventResponse:
         """Returns the response that streams a source."""
-        seconds = self.limits.heartbeat_seconds
+        seconds = self.config.heartbeat_seconds
         return EventResponse(source, self.sources, heartbeat_seconds=seconds, headers=headers)

@@ -191,23 +191,27 @@ class EventResponse:
         self._last = 0.0  # when something was sent
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        whole = False
         self._sources.add(self._source)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            await self._send(send, _BEGIN)
-            async with anyio.create_task_group() as group:
-                group.start_soon(self._until_gone, receive, group.cancel_scope)
-                group.start_soon(self._until_too_slow, send, group.cancel_scope)
-                while frames := await self._source.frames():
-                    await self._send(send, frames)
-                whole = True
-                group.cancel_scope.cancel()
+            whole = scope["method"] == "HEAD" or await self._stream(receive, send)
         finally:
             self._sources.discard(self._source)
             self._source.close()
         if whole:
             await send(_END)
+
+    async def _stream(self, receive: Receive, send: Send) -> bool:
+        """Writes what there is; tells whether that was all."""
+        await self._send(send, _BEGIN)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._until_gone, receive, group.cancel_scope)
+            group.start_soon(self._until_too_slow, send, group.cancel_scope)
+            while frames := await self._source.frames():
+                await self._send(send, frames)
+            group.cancel_scope.cancel()
+            return True
+        return False
 
     async def _send(self, send: Send, data: bytes) -> None:
         await send({"type": "http.response.body", "body": data, "more_body": True})
