@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import final
@@ -128,6 +128,9 @@ class Llm(Service, key="llm"):
 
         subject = scope_of(self.caller)
         chunks = await self.ctx.waterfall(STREAM, request, dispatch, subject=subject)
+        if not isinstance(chunks, AsyncGenerator):
+            accepted = "accepted: an asynchronous generator of chunks"
+            raise TypeError(f"a listener of {STREAM.name} returned {chunks!r}; {accepted}")
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk

@@ -1,7 +1,7 @@
 """A whole harness in a test: real container, real services, the loop, one agent."""
 
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from difflib import ndiff
 from typing import TypeAlias
@@ -114,7 +114,12 @@ class Harness:
 
     async def watch_stream(self, request: GenerateOptions, call_next: Next[Chunks]) -> Chunks:
         """Listens on `llm/stream`, outermost, for scopes that a stream leaves open."""
-        return watched(await call_next(), self._misuses.append)
+        chunks = await call_next()
+        if not isinstance(chunks, AsyncGenerator):
+            return (
+                chunks  # the mistake of a listener, which is named by whoever asked for the stream
+            )
+        return watched(chunks, self._misuses.append)
 
     def assert_transcript(self, *lines: str) -> None:
         """Fails unless the session consists of exactly these lines of `transcript`."""

@@ -53,6 +53,14 @@ class Unprintable(Exception):
 class Failing(Chapter):
     """Failures: of requests, of listeners, of the log."""
 
+    @pytest.mark.parametrize("junk", [None, "text"])
+    async def test_middleware_that_returns_no_stream_is_named(self, junk: object) -> None:
+        """L-165: a forgotten `return` ends the turn with the name of the event."""
+        async with self.harness() as h:
+            h.ctx.on("llm/stream", lambda request, call_next: junk)
+            await h.send("go")
+            assert "llm/stream returned " in failed(h).message
+
     async def test_an_exception_of_middleware_is_not_offered_to_recovery(self) -> None:
         """L-165: it ends the turn."""
         async with self.harness() as h:
