@@ -276,6 +276,7 @@ def test_a_signature_that_a_model_cannot_call_is_refused(fn: Callable[..., objec
 
 
 def greet(greeting: str, name: str) -> str:
+    """Greet somebody."""
     return f"{greeting} {name}"
 
 
@@ -293,6 +294,11 @@ async def test_what_has_no_name_of_its_own_is_given_one(fn: Callable[..., Any]) 
         h.ctx[Tools].register(make_tool(name="greet")(fn))
         call = ToolExec(call_id="c", name="greet", arguments={"name": "Ada"})
         assert (await h.ctx[Tools].execute(call)).text == "Hello Ada"
+
+
+def test_a_partial_call_is_described_as_the_function_it_calls() -> None:
+    """T-009: And not as partial calls are."""
+    assert make_tool(name="greet")(partial(greet, "Hello")).description == "Greet somebody."
 
 
 async def test_named_arguments_of_any_number_have_the_type_they_are_given() -> None:

@@ -126,7 +126,10 @@ class Agent(ABC):
 
     @abstractmethod
     async def when_idle(self) -> None:
-        """Returns when neither driver nor maintenance is active, replacement work included."""
+        """Returns when neither driver nor maintenance is active, replacement work included.
+
+        What a turn awaits, such as a tool of the agent, must not wait for its own agent here.
+        """
 
     @abstractmethod
     async def run_maintenance(self, job: Callable[[], Awaitable[T]]) -> T:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, overload
 
@@ -62,10 +62,8 @@ def tool(
     """
 
     def define(fn: Callable[..., Any]) -> Tool:
-        called = name or str(getattr(fn, "__name__", ""))
-        if called in ("", "<lambda>"):
-            raise TypeError(f"@tool: {fn!r} has no name, give it one: @tool(name=...)")
-        text, described = parse_docstring(fn.__doc__)
+        called = name or _name_of(fn)
+        text, described = parse_docstring((fn.func if isinstance(fn, partial) else fn).__doc__)
         signature = Signature(called, fn, described)
         return Tool(
             name=called,
@@ -80,6 +78,13 @@ def tool(
         )
 
     return define if fn is None else define(fn)
+
+
+def _name_of(fn: Callable[..., Any]) -> str:
+    name = str(getattr(fn, "__name__", ""))
+    if name in ("", "<lambda>"):
+        raise TypeError(f"@tool: {fn!r} has no name, give it one: @tool(name=...)")
+    return name
 
 
 def _without_run(fn: Callable[..., Any]) -> Callable[..., Any]:
