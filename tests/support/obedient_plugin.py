@@ -1,7 +1,8 @@
 """A model that does what it is told, and tools for it: the plugin of a project in a test.
 
 A message is a list of orders, separated by `;`: `NAME {...}` calls a tool, `fail` fails, `again`
-calls `add` in every step. Whatever else it hears, it repeats; after calls it tells their results.
+calls `add` in every step. Whatever else it hears, it repeats, piece by piece unless it was `at
+once`; after calls it tells their results.
 """
 
 import json
@@ -57,7 +58,8 @@ class Obedient(LlmAdapter):
         yield BlockStart(0, "text")
         for word in re.findall(r"\S+\s*", text):
             await anyio.lowlevel.checkpoint()
-            yield TextDelta(0, word)
+            if orders != "at once":
+                yield TextDelta(0, word)
         yield BlockEnd(0, TextBlock(text))
         yield FinishChunk(Finish.stop())
 

@@ -30,8 +30,8 @@ def chat(terret: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[in
 
 def test_a_chat_is_answers_and_nothing_else_on_standard_output(chat: Run) -> None:
     """E-248: Tools and plugins print on standard error; the end of the input is the end."""
-    code, out, err = chat("hello", "shout {}", "bye")
-    assert (code, out) == (0, "You said: hello\nIt gave: done\nYou said: bye\n")
+    code, out, err = chat("hello", "shout {}", "at once")
+    assert (code, out) == (0, "You said: hello\nIt gave: done\nYou said: at once\n")
     assert err.startswith("session s\nCtrl-C or /cancel stops a turn")
     assert "-> shout {}\na tool prints\n<- done\n" in err
 

@@ -2,9 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from functools import partial
-
-import anyio
 
 from terret_agents import Agent, Agents
 from terret_context import Container, TerretError
@@ -13,11 +10,9 @@ from terret_sessions import SessionKey
 
 from ._errors import CommandError
 from ._options import Address
-from ._printing import note
 from ._services import AGENT_FOLDERS
 
 DEFAULT_TENANT = "default"
-_PATIENCE = 1.0
 
 
 def agent_names(root: Container) -> tuple[str, ...]:
@@ -55,7 +50,6 @@ async def open_agent(root: Container, name: str, address: Address, *, quiet: boo
     is_folder = folders is not None and name in folders.names
     if address.tenant is not None and not is_folder:
         raise CommandError(f'the agent "{name}" has no tenants: --tenant is for agents in folders')
-    waiting = None if quiet else root.spawn(partial(_tell_waiting, address.session))
     try:
         if folders is not None and is_folder:
             tenant = address.tenant or DEFAULT_TENANT
@@ -65,14 +59,6 @@ async def open_agent(root: Container, name: str, address: Address, *, quiet: boo
         return running or await agents.start(name, session_id=address.session)
     except (TerretError, ValueError) as error:
         raise CommandError(f'the agent "{name}" cannot start: {error}') from error
-    finally:
-        if waiting is not None:
-            waiting.cancel()
-
-
-async def _tell_waiting(session: str | None) -> None:
-    await anyio.sleep(_PATIENCE)
-    note("waiting for the agent ..." if session is None else f"waiting for session {session} ...")
 
 
 def raw_id(agent: Agent) -> str:

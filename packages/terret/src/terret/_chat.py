@@ -42,7 +42,7 @@ async def run_chat(boot: Boot, address: Address, on_ask: OnAsk | None) -> int:
             dialogue = Dialogue()
             own_stdout = nullcontext(sys.stdout) if dialogue.edits else reserved_stdout()
             with own_stdout as stream, people(root, on_ask, dialogue) as asks:
-                agent = await open_agent(root, name, address, quiet=boot.quiet)
+                agent = await open_agent(root, name, address)
                 address = replace(address, agent=name, session=raw_id(agent))
                 chat = Chat(root, address, agent, dialogue, signals, quiet=boot.quiet)
                 out = Output(stream, broken=chat.end)

@@ -91,6 +91,8 @@ class Screen:
             note(text, failed=failed)
 
     def _show_message(self, message: Message) -> None:
+        if self._stream and not self._is_partial:  # it came in one piece
+            self._out.stream(message.text)
         self._out.end_line()
         self._is_partial = False
         if not message.tool_calls:

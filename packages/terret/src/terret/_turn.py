@@ -38,7 +38,7 @@ async def run_turn(boot: Boot, request: Request) -> int:
             message = _message(text)
             events = _loop_events(root) if request.rows else None
             with people(root, request.on_ask) as asks:
-                agent = await open_agent(root, name, request.address, quiet=boot.quiet)
+                agent = await open_agent(root, name, request.address)
                 signals.stop = partial(_interrupt, agent)
                 out = Output(stdout, broken=partial(agent.cancel, USER))
                 if events is None:
