@@ -144,12 +144,16 @@ class SessionCoordinator(SessionPersistence):
     async def _lease(self, lane: Lane) -> SessionLog:
         """The repaired log, when nobody else has the session any more."""
         deadline = anyio.current_time() + self._lease_wait
+        holder = None
         while True:
             try:
                 return await lane.repair()
-            except SessionLockedError:
+            except SessionLockedError as error:
                 if anyio.current_time() >= deadline:
                     raise
+                if holder != error.holder:
+                    holder, id = error.holder, error.session_id
+                    self._ctx.logger.info("waiting for a session", session=id, holder=holder)
             await anyio.sleep(_LEASE_PAUSE)
 
     async def _read(self, id: str) -> tuple[SessionHeader, Sequence[SessionEvent]]:
