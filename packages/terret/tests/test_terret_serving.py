@@ -30,7 +30,7 @@ def taken() -> Iterator[list[int]]:
 def test_a_flag_beats_a_variable_beats_the_file(
     terret: Run, project: Path, taken: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E-540, E-250: seen by the port that is in use; nothing was started."""
+    """E-540, E-250, E-246: seen by the port that is in use; nothing was started."""
     first, second, third = taken
 
     def refused(*words: str) -> str:
@@ -42,6 +42,8 @@ def test_a_flag_beats_a_variable_beats_the_file(
     harness = project / "harness.yml"
     harness.write_text(harness.read_text().replace("port: 0", f"port: {first}"))
     assert refused() == f"{first} of 127.0.0.1"
+    (project / ".env").write_text(f"PORT={third}\n")
+    assert refused() == f"{third} of 127.0.0.1"
     monkeypatch.setenv("PORT", str(second))
     assert refused() == f"{second} of 127.0.0.1"
     monkeypatch.setenv("TERRET_PORT", str(first))

@@ -20,7 +20,7 @@ from terret_loader import read_env_file
 
 from ._boot import Boot
 from ._changes import is_of_project, real
-from ._errors import DONE, FAILED, REFUSED
+from ._errors import DONE, FAILED, REFUSED, CommandError
 from ._link import GRACE, MARGIN, VARIABLE, Link
 from ._printing import end_typed_line, say
 
@@ -29,6 +29,8 @@ COLLECT_MS: Final = 200
 
 async def develop(boot: Boot, flags: Sequence[str]) -> int:
     """Serves, follows changes of the project, and outlives what it runs; returns the exit code."""
+    if os.name != "posix":
+        raise CommandError("terret dev needs processes of POSIX; terret serve runs everywhere")
     variables = {**read_env_file(boot.variables), **os.environ}
     return await Supervisor(boot, flags, variables.get("TERRET_DATA") or ".terret").run()
 
