@@ -11,20 +11,12 @@ import yaml
 
 from agent_projects import Project
 from end_to_end import ROOT
-from http_apps import ASK_ALL, Reply, Service, run_service
+from http_apps import ASK_ALL, SELL, Reply, Service, run_service
 from terret_plugin_http import HttpConfig
 from terret_testing import call, say
 
 GUIDE = (ROOT / "docs/guides/serve-agents.md").read_text("utf-8")
 SHOWN = re.compile(r"^```sh\n(?P<command>.*?)^```\n\n^```(json)?\n(?P<answer>.*?)^```", re.M | re.S)
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
 
 
 @pytest.fixture
@@ -34,7 +26,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         monkeypatch.delenv(name, raising=False)
     project = Project(tmp_path)
     project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
+    project.write({"agents/shop/tools/sell.py": SELL})
     return project
 
 

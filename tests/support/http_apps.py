@@ -40,6 +40,18 @@ plugins:
   http: {HTTP}
 """
 ASK_ALL = "systemPrompt: Sell things.\npermissions: {default: ask, rules: []}"
+SELL = """
+from terret_tools import tool
+
+@tool
+def sell(item: str) -> str:
+    \"\"\"Sells something.\"\"\"
+    return f"sold {item}"
+"""
+STREAM = "/agents/shop/messages/stream"
+HI = {"message": "Hi", "sessionId": "one"}
+ONE = "default:production:shop:one"
+"""The id of the session `one` of the agent `shop`."""
 ALLOW_ALL = "systemPrompt: Sell things.\npermissions: {default: allow, rules: []}"
 
 

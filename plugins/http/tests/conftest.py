@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from agent_projects import Project
-from http_apps import ALLOW_ALL
+from http_apps import ALLOW_ALL, ASK_ALL, SELL
 
 
 @pytest.fixture
@@ -14,4 +14,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.chdir(tmp_path)
     project = Project(tmp_path)
     project.agent("shop", ALLOW_ALL)
+    return project
+
+
+@pytest.fixture
+def seller(project: Project) -> Project:
+    """The agent sells things, and asks people before it uses a tool."""
+    project.agent("shop", ASK_ALL)
+    project.write({"agents/shop/tools/sell.py": SELL})
     return project

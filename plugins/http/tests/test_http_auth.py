@@ -6,19 +6,11 @@ import pytest
 from pydantic import ValidationError
 
 from agent_projects import Project
-from http_apps import ASK_ALL, Client, Reply, Service, run_service
+from http_apps import Client, Reply, Service, run_service
 from terret_context import ConfigError
 from terret_plugin_http import Http, HttpConfig, MissingTokenError
 from terret_testing import call, say
 
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
 ADMIN_PATHS = ("/config", "/config/models", "/config/gateways", "/agents/shop/config")
 
 
@@ -94,14 +86,12 @@ async def test_without_an_admin_token_nobody_administers(
             assert (await service.client.get(path, **bearer(""))).code == "401 unauthorized"
 
 
-async def test_who_chats_does_not_decide(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_chats_does_not_decide(seller: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """E-206: Nor does who decides chat."""
     monkeypatch.setenv("USERS", "user-secret")
     monkeypatch.setenv("DECIDERS", "boss-secret")
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
     http = "{auth: {tokens: [{env: USERS, roles: [chat]}, {env: DECIDERS, roles: [decide]}]}}"
-    async with run_service(project, call("sell", item="hat"), say("Sold."), http=http) as service:
+    async with run_service(seller, call("sell", item="hat"), say("Sold."), http=http) as service:
         client, user, boss = service.client, bearer("user-secret"), bearer("boss-secret")
         body = {"message": "Hi", "sessionId": "one"}
         asked = await client.post("/agents/shop/messages", body, headers=user)

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from agent_projects import Project
-from http_apps import Reply, run_service
+from http_apps import ONE, Reply, run_service
 from terret_agents import Agents
 from terret_testing import call, say
 
@@ -29,7 +29,6 @@ def give(item: str) -> str:
     \"\"\"Gives something.\"\"\"
     return f"gave {item}"
 """
-ONE = "default:production:shop:one"
 
 
 @pytest.fixture

@@ -5,26 +5,15 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from agent_projects import Project
-from http_apps import ASK_ALL, SERVICE, Client, run_service
+from http_apps import SERVICE, Client, run_service
 from terret_plugin_loop_events import schema_bytes
 from terret_testing import call, say
 
-TOOL = """
-from terret_tools import tool
 
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
-
-
-async def test_below_a_prefix_all_addresses_have_it(project: Project) -> None:
+async def test_below_a_prefix_all_addresses_have_it(seller: Project) -> None:
     """E-544, E-546: Behind a proxy that takes it off or not, and mounted in another app."""
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
     answers = (call("sell", item="hat"), say("Sold."))
-    async with run_service(project, *answers, *answers, http="{basePath: /api/v1}") as service:
+    async with run_service(seller, *answers, *answers, http="{basePath: /api/v1}") as service:
         asked = await service.client.send("Hi", sessionId="a/b")
         assert asked.json["statusUrl"] == "/api/v1/agents/shop/sessions/a%2Fb"
         for address in (asked.json["approveUrl"], asked.json["statusUrl"]):
@@ -52,14 +41,12 @@ async def test_the_schema_of_the_protocol_is_served_as_it_is(project: Project) -
     ["permissions", "approval", "questions", "tool-decisions", "token-meter", "session-jsonl"],
 )
 async def test_the_rest_works_without_one_of_the_plugins(
-    project: Project, gone: str, monkeypatch: pytest.MonkeyPatch
+    seller: Project, gone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """E-547: Without approval nobody is asked, without storage sessions end with the process."""
     kept = [line for line in SERVICE.splitlines() if not line.startswith(f"  {gone}:")]
     monkeypatch.setattr("http_apps.SERVICE", "\n".join(kept) + "\n")
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
-    async with run_service(project, call("sell", item="hat"), say("Done.")) as service:
+    async with run_service(seller, call("sell", item="hat"), say("Done.")) as service:
         answer = await service.client.send("Hi", sessionId="one")
         asks = gone not in ("approval", "permissions")
         assert answer.status == (202 if asks else 200)

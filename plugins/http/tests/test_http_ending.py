@@ -1,34 +1,14 @@
 """The end of the service, and what comes after a restart."""
 
 import anyio
-import pytest
 
 from agent_projects import Project
-from http_apps import ASK_ALL, Reply, Service, run_service
+from http_apps import HI, ONE, STREAM, Reply, Service, run_service
 from terret_agents import Agents
 from terret_plugin_http import Http
 from terret_testing import call, pause, reply, say
 
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
-STREAM = "/agents/shop/messages/stream"
 EVENTS = "/agents/shop/sessions/one/events"
-HI = {"message": "Hi", "sessionId": "one"}
-ONE = "default:production:shop:one"
-
-
-@pytest.fixture
-def seller(project: Project) -> Project:
-    """The agent asks people before it sells."""
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
-    return project
 
 
 async def until_draining(service: Service) -> None:

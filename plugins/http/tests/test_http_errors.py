@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agent_projects import Project
-from http_apps import SERVICE, Service, run_service
+from http_apps import ONE, SERVICE, Service, run_service
 from terret_agents import Agents
 from terret_context import INTERNAL_ERROR, ContainedError
 from terret_plugin_agent_folders import AgentFolders
@@ -19,7 +19,6 @@ from terret_plugin_loop_events import LoopEvents
 from terret_testing import fail, pause, reply, say
 
 MESSAGES = "/agents/shop/messages"
-ONE = "default:production:shop:one"
 
 
 def untouched(service: Service) -> bool:

@@ -3,10 +3,9 @@
 from functools import partial
 
 import anyio
-import pytest
 
 from agent_projects import Project
-from http_apps import ASK_ALL, Reply, run_service
+from http_apps import ONE, SELL, Reply, run_service
 from terret_agents import PROMPT_SUBMIT, Agents, Allow, Block, PromptSubmission
 from terret_context import Next
 from terret_plugin_http._conversations import Conversation
@@ -15,28 +14,11 @@ from terret_plugin_loop_events import check
 from terret_sessions import FLUSH, Completed, Session, SessionKey, TurnEnd, TurnStart
 from terret_testing import call, fail, pause, reply, say
 
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
 HOOK = """
 def session_id_for(body):
     return body.get("ticket")
 """
 MESSAGES = "/agents/shop/messages"
-ONE = "default:production:shop:one"
-
-
-@pytest.fixture
-def seller(project: Project) -> Project:
-    """The agent asks people before it sells."""
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
-    return project
 
 
 async def test_a_turn_that_ends_is_answered_with_its_text_and_events(project: Project) -> None:
@@ -67,7 +49,7 @@ async def test_a_turn_that_stopped_says_why(project: Project) -> None:
     project.agent(
         "shop", "systemPrompt: Sell.\nmaxTurns: 1\npermissions: {default: ask, rules: []}"
     )
-    project.write({"agents/shop/tools/sell.py": TOOL})
+    project.write({"agents/shop/tools/sell.py": SELL})
     answers = (call("sell", item="hat"), call("sell", item="hat"))
     async with run_service(project, *answers) as service:
         asked = await service.client.send("Sell", sessionId="one")

@@ -12,17 +12,9 @@ from schemathesis import Case, checks
 
 from agent_projects import Project
 from generated_cases import mend_generation
-from http_apps import ASK_ALL, Client, Reply, run_service
+from http_apps import Client, Reply, run_service
 from terret_testing import Answer, call, say
 
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
 CHECKS = (
     "not_a_server_error",
     "status_code_conformance",
@@ -72,14 +64,12 @@ async def known_names(client: Client) -> dict[str, str]:
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # it takes a while
 async def test_the_service_does_what_the_document_says(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    seller: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is sent: statuses, media types and bodies are those of the document."""
     mend_generation(monkeypatch)
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
     answers: list[Answer] = [call("sell", item="hat"), say("Sold.")] * 400
-    async with run_service(project, *answers, http="{maxWaitSeconds: 1}") as service:
+    async with run_service(seller, *answers, http="{maxWaitSeconds: 1}") as service:
         document = (await service.client.get("/openapi.json")).json
         schema = schemathesis.openapi.from_dict(document)
         checks.load_all_checks()

@@ -2,36 +2,16 @@
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from agent_projects import Project
-from http_apps import ASK_ALL, Reply, Service, run_service
+from http_apps import HI, ONE, STREAM, Reply, Service, run_service
 from terret_agents import Agents
 from terret_plugin_agent_folders import AgentFolders
 from terret_sessions import SessionMeta, Sessions, TurnEnd
 from terret_testing import call, pause, reply, say
 from terret_tools import Tools, tool
 
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
-STREAM = "/agents/shop/messages/stream"
 SESSIONS = "/agents/shop/sessions"
-ONE = "default:production:shop:one"
-HI = {"message": "Hi", "sessionId": "one"}
-
-
-@pytest.fixture
-def seller(project: Project) -> Project:
-    """The agent asks people before it sells."""
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
-    return project
 
 
 async def at_rest(service: Service, session: str = "one") -> None:

@@ -6,24 +6,13 @@ from contextlib import asynccontextmanager
 import anyio
 
 from agent_projects import Project
-from http_apps import ASK_ALL, Frame, Service, Stream, run_service
+from http_apps import HI, ONE, SELL, STREAM, Frame, Service, Stream, run_service
 from terret_agents import Agents
 from terret_plugin_loop_events import LoopEvents, check
 from terret_sessions import FLUSH, Session, SessionEvent
 from terret_testing import call, pause, reply, say
 
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
-STREAM = "/agents/shop/messages/stream"
 EVENTS = "/agents/shop/sessions/one/events"
-HI = {"message": "Hi", "sessionId": "one"}
-ONE = "default:production:shop:one"
 
 
 @asynccontextmanager
@@ -94,7 +83,7 @@ async def test_a_stream_that_is_silent_sends_comments(project: Project) -> None:
 
 async def test_a_stream_that_was_cut_goes_on_behind_any_of_its_frames(project: Project) -> None:
     """E-116, E-117: The parts together are the whole, frame by frame."""
-    project.write({"agents/shop/tools/sell.py": TOOL})
+    project.write({"agents/shop/tools/sell.py": SELL})
     async with run_service(project, call("sell", item="hat"), say("Sold.")) as service:
         async with service.client.stream("POST", STREAM, HI) as stream:
             sent = await stream.events()
@@ -284,14 +273,12 @@ async def test_another_protocol_is_chosen_by_name(project: Project) -> None:
 
 
 async def test_what_ends_the_wait_of_a_client_is_durable_before_it_is_sent(
-    project: Project,
+    seller: Project,
 ) -> None:
     """E-116, E-127: After a crash it is found again, and the cursor is one of the log."""
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
     asks = reply(pause("here"), call("sell", item="hat"))
     async with (
-        run_service(project, asks) as service,
+        run_service(seller, asks) as service,
         service.client.stream("POST", STREAM, HI) as stream,
     ):
         await service.model.reached("here")
@@ -311,11 +298,9 @@ async def test_what_ends_the_wait_of_a_client_is_durable_before_it_is_sent(
         assert (await stream.events(until="approval:pending"))[-1].event == "approval:pending"
 
 
-async def test_items_are_streamed_to_whoever_follows(project: Project) -> None:
+async def test_items_are_streamed_to_whoever_follows(seller: Project) -> None:
     """E-144: The turn waits for the decision, not for the reader."""
-    project.agent("shop", ASK_ALL)
-    project.write({"agents/shop/tools/sell.py": TOOL})
-    async with run_service(project, call("sell", item="hat"), say("Sold.")) as service:
+    async with run_service(seller, call("sell", item="hat"), say("Sold.")) as service:
         async with service.client.stream("POST", STREAM, HI) as stream:
             pending = (await stream.events(until="approval:pending"))[-1].data
         ended = await service.client.post(f"/approvals/{pending['id']}/approve")

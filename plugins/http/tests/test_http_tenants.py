@@ -3,7 +3,7 @@
 import pytest
 
 from agent_projects import Project
-from http_apps import run_service
+from http_apps import SELL, run_service
 from terret_agents import Agents
 from terret_testing import call, say
 
@@ -16,14 +16,6 @@ HOOKS = """
 async def tenant_for(headers):
     return headers.get("x-tenant")
 """
-TOOL = """
-from terret_tools import tool
-
-@tool
-def sell(item: str) -> str:
-    \"\"\"Sells something.\"\"\"
-    return f"sold {item}"
-"""
 MESSAGES = "/agents/shop/messages"
 A = {"x-tenant": "acme"}
 B = {"x-tenant": "bolt"}
@@ -33,7 +25,7 @@ B = {"x-tenant": "bolt"}
 def shop(project: Project) -> Project:
     """The agent reads the tenant from a header and asks people."""
     project.agent("shop", SHOP)
-    project.write({"agents/shop/hooks.py": HOOKS, "agents/shop/tools/sell.py": TOOL})
+    project.write({"agents/shop/hooks.py": HOOKS, "agents/shop/tools/sell.py": SELL})
     return project
 
 

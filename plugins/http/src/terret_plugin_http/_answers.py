@@ -33,13 +33,11 @@ class Scope(Answer):
     agent: str
 
 
-class PendingAnswer(Answer):
-    """A turn that waits for a person; the fields are those of its type."""
+class Asked(Answer):
+    """Something that waits for a person; the fields are those of its type."""
 
-    pending: Literal[True]
     type: Literal["approval", "question"]
     id: str
-    session_id: str
     tool: str | None = None
     args: dict[str, Any] | None = None
     scope: Scope | None = None
@@ -49,10 +47,17 @@ class PendingAnswer(Answer):
     question: str | None = None
     options: list[str] | None = None
     answer_url: str | None = None
+    expires_at: Moment | None = None
+
+
+class PendingAnswer(Asked):
+    """A turn that waits for a person."""
+
+    pending: Literal[True]
+    session_id: str
     events: list[Event]
     status_url: str
     cursor: str
-    expires_at: Moment | None = None
     queued: Literal[True] | None = None
     """The item belongs to the turn in front of this one."""
 
@@ -136,22 +141,10 @@ class QuestionList(Answer):
     questions: list[QuestionEntry]
 
 
-class OpenItem(Answer):
-    """Something that waits for a person; the fields are those of its type."""
+class OpenItem(Asked):
+    """An open item of a session."""
 
-    type: Literal["approval", "question"]
-    id: str
     requested_at: Moment
-    expires_at: Moment | None = None
-    tool: str | None = None
-    args: dict[str, Any] | None = None
-    scope: Scope | None = None
-    reason: str | None = None
-    approve_url: str | None = None
-    deny_url: str | None = None
-    question: str | None = None
-    options: list[str] | None = None
-    answer_url: str | None = None
 
 
 class ChildEntry(Answer):

@@ -77,7 +77,8 @@ async def _settle(call: Call, found: Conversation | None, settled: Awaitable[Non
     assert found is not None
     assert turn is not None
     if call.queried(DecisionQuery).wait:
-        return await call.site.answer(found, partial(reached_by_turn, found, turn))
+        look = partial(reached_by_turn, found, turn)
+        return await call.site.answer(found, look, lambda: turn)
     raw_id, url = found.key.raw_id, call.site.links.session(found.key)
     return respond(found, 200, {"ok": True, "sessionId": raw_id, "statusUrl": url})
 

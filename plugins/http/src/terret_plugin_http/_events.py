@@ -1,16 +1,14 @@
 """The routes that stream the events of a session."""
 
-from collections.abc import Mapping
 from typing import Final
 
-from pydantic import BaseModel
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from terret_sessions import Session, SessionNotFoundError
 
 from ._bodies import EventsQuery
-from ._calls import Call, Endpoint
+from ._calls import Call, Endpoint, Handler
 from ._config import Role
 from ._errors import HttpError
 from ._neighbours import Cursor
@@ -75,31 +73,28 @@ def _cursor(call: Call, query: EventsQuery, length: int) -> Cursor | None:
         raise HttpError(400, "bad_cursor", str(error)) from None
 
 
-_ERRORS: Final = (400, 401, 403, 404, 409, 500, 503)
-_ANSWERS: Final[Mapping[int, tuple[type[BaseModel], ...] | str]] = {
-    200: "text/event-stream",
-    204: (),
-}
+def _endpoint(path: str, handler: Handler, summary: str) -> Endpoint:
+    return Endpoint(
+        method="GET",
+        path=path,
+        handler=handler,
+        role=Role.CHAT,
+        summary=summary,
+        query=EventsQuery,
+        answers={200: "text/event-stream", 204: ()},
+        errors=(400, 401, 403, 404, 409, 500, 503),
+    )
+
 
 ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/agents/{agent}/sessions/{session}/events",
-        handler=stream_session,
-        role=Role.CHAT,
-        summary="Stream the events of a session from a cursor on.",
-        query=EventsQuery,
-        answers=_ANSWERS,
-        errors=_ERRORS,
+    _endpoint(
+        "/agents/{agent}/sessions/{session}/events",
+        stream_session,
+        "Stream the events of a session from a cursor on.",
     ),
-    Endpoint(
-        method="GET",
-        path="/agents/{agent}/sessions/{session}/children/{child}/events",
-        handler=stream_child,
-        role=Role.CHAT,
-        summary="Stream the events of a session below one.",
-        query=EventsQuery,
-        answers=_ANSWERS,
-        errors=_ERRORS,
+    _endpoint(
+        "/agents/{agent}/sessions/{session}/children/{child}/events",
+        stream_child,
+        "Stream the events of a session below one.",
     ),
 )

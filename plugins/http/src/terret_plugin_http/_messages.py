@@ -1,6 +1,5 @@
 """The routes that take messages."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -19,7 +18,7 @@ from ._conversations import Conversation, is_busy
 from ._errors import HttpError
 from ._neighbours import Cursor
 from ._sse import MessageSource, StreamSource
-from ._turns import reached_by_message, session_headers
+from ._turns import reached_by_message, session_headers, turn_of_message
 
 METADATA: Final = "http/message"
 """The event of the log that keeps the further fields of a message."""
@@ -31,7 +30,8 @@ async def send_message(call: Call) -> ASGIApp:
     """Takes a message and answers with its turn."""
     conversation, message_id = await _take(call)
     look = partial(reached_by_message, conversation, message_id)
-    return await call.site.answer(conversation, look)
+    turn = partial(turn_of_message, conversation, message_id)
+    return await call.site.answer(conversation, look, turn)
 
 
 async def stream_message(call: Call) -> ASGIApp:
@@ -82,14 +82,10 @@ def _send(call: Call, agent: Agent, body: MessageBody) -> str:
     message = create_user_message(body.message)
     if body.message_id is not None:
         message = Message(body.message_id, message.role, message.content, message.source)
-    if metadata := _metadata(body):
+    if metadata := body.model_extra:
         agent.session.append(METADATA, {"messageId": message.id, "metadata": metadata})
     call.site.courier.send(agent, message, steer=body.when_busy == "steer")
     return message.id
-
-
-def _metadata(body: MessageBody) -> Mapping[str, object]:
-    return body.model_extra or {}
 
 
 _ERRORS: Final = (400, 401, 403, 404, 409, 413, 415, 429, 500, 503)

@@ -13,7 +13,7 @@ from terret_agents import Agents
 from terret_context import Context, Effect, Service
 from terret_sessions import SESSION_PERSISTENCE, TOKEN_METER, Sessions
 
-from . import _catalogue, _decisions, _events, _messages, _sessions
+from . import _catalogue, _decisions, _events, _messages, _session_list, _sessions
 from ._app import make_app
 from ._auth import Tokens, is_loopback
 from ._calls import Endpoint
@@ -29,6 +29,7 @@ from ._site import Site, Status
 
 _TABLE: Final[tuple[Endpoint, ...]] = (
     *_messages.ENDPOINTS,
+    *_session_list.ENDPOINTS,
     *_sessions.ENDPOINTS,
     *_events.ENDPOINTS,
     *_decisions.ENDPOINTS,

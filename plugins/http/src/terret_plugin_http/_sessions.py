@@ -1,76 +1,30 @@
-"""The routes about sessions: list, status, cancel, delete."""
+"""The routes about one session: status, cancel, delete."""
 
-import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from typing import Final, Literal
+from dataclasses import asdict
+from typing import Final
 
 from pydantic.alias_generators import to_camel
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
-from terret_agents import USER, Agent, timestamp
+from terret_agents import USER, Agent
 from terret_sessions import (
     TOKEN_METER,
     SessionHeader,
-    SessionKey,
     SessionNotFoundError,
     Sessions,
     last_turn,
 )
 
-from ._answers import Cancelled, SessionList, SessionStatus
-from ._bodies import CancelBody, PageQuery
+from ._answers import Cancelled, SessionStatus
+from ._bodies import CancelBody
 from ._calls import Call, Endpoint
 from ._config import Role
 from ._conversations import Conversation, is_busy
 from ._errors import HttpError
 from ._site import Site
-from ._stored import children_of, session_of
+from ._stored import children_of, session_of, status_of
 from ._turns import described, requested_at, session_headers
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A session of a list."""
-
-    raw_id: str
-    status: str
-    created_at: int
-    updated_at: int
-    turns: int
-    pending: int
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """Where it stands: newest first."""
-        return -self.updated_at, self.raw_id
-
-    def to_wire(self) -> dict[str, object]:
-        return {
-            "sessionId": self.raw_id,
-            "status": self.status,
-            "createdAt": _moment(self.created_at),
-            "updatedAt": _moment(self.updated_at),
-            "turns": self.turns,
-            "pending": self.pending,
-        }
-
-
-async def list_sessions(call: Call) -> ASGIApp:
-    """Lists the sessions of an agent, newest first."""
-    call.site.definition(call.names["agent"])
-    query = call.queried(PageQuery)
-    rows = sorted(await _rows(call), key=lambda row: row.place)
-    if query.cursor is not None:
-        place = _place(query.cursor)
-        rows = [row for row in rows if row.place > place]
-    body: dict[str, object] = {"sessions": [row.to_wire() for row in rows[: query.limit]]}
-    if len(rows) > query.limit:
-        body["nextCursor"] = _cursor(rows[query.limit - 1].place)
-    return JSONResponse(body, headers={"Cache-Control": "no-store"})
 
 
 async def show_session(call: Call) -> ASGIApp:
@@ -91,7 +45,7 @@ async def show_session(call: Call) -> ASGIApp:
     usage = asdict(meter.usage(session)) if meter is not None else {}
     body = {
         "sessionId": key.raw_id,
-        "status": _status(site, conversation),
+        "status": status_of(site, conversation),
         "history": [message.to_wire() for message in session.derive_messages()],
         "pending": [
             {
@@ -161,81 +115,15 @@ async def _cancel(site: Site, agent: Agent, body: CancelBody) -> None:
         await site.ctx[Sessions].flush(agent.session)
 
 
-async def _rows(call: Call) -> Sequence[_Row]:
-    site, agent = call.site, call.names["agent"]
-    rows: dict[str, _Row] = {}
-    for snapshot in await site.persistence.list_snapshots() if site.persistence else ():
-        key = _key(snapshot.header)
-        if key is not None and call.owns(key):
-            header, last = snapshot.header, snapshot.last_turn
-            turns = 0 if last is None else last.number
-            row = _Row(key.raw_id, "idle", header.created_at, snapshot.updated_at, turns, 0)
-            rows[header.id] = row
-    for conversation in site.conversations.of_agent(call.tenant, agent):
-        session = conversation.session
-        if session.events:
-            rows[session.id] = _Row(
-                conversation.key.raw_id,
-                _status(site, conversation),
-                session.header.created_at,
-                session.events[-1].time,
-                session.last_turn,
-                len(conversation.items),
-            )
-    return tuple(rows.values())
-
-
-def _status(site: Site, conversation: Conversation) -> Literal["idle", "running", "waiting"]:
-    agent = site.agents.get(conversation.session.id)
-    if agent is None or not is_busy(agent):
-        return "idle"
-    return "waiting" if conversation.items else "running"
-
-
 def _child(site: Site, header: SessionHeader) -> dict[str, object]:
     agent = site.agents.get(header.id)
     status = "running" if agent is not None and is_busy(agent) else "idle"
     return {"sessionId": header.id, "agent": header.agent_preset, "status": status}
 
 
-def _key(header: SessionHeader) -> SessionKey | None:
-    try:
-        return SessionKey.parse(header.id)
-    except ValueError:  # a session of an agent that is not of the project
-        return None
-
-
-def _cursor(place: tuple[int, str]) -> str:
-    return urlsafe_b64encode(json.dumps(place).encode()).decode()
-
-
-def _place(cursor: str) -> tuple[int, str]:
-    try:
-        updated_at, raw_id = json.loads(urlsafe_b64decode(cursor))
-        if type(updated_at) is int and type(raw_id) is str:
-            return updated_at, raw_id
-    except (ValueError, TypeError):
-        pass
-    raise HttpError(400, "bad_cursor", "take the cursor from `nextCursor` of the last page")
-
-
-def _moment(milliseconds: int) -> str:
-    return timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
-
-
 _ERRORS: Final = (400, 401, 403, 404, 500, 503)
 
 ENDPOINTS: Final = (
-    Endpoint(
-        method="GET",
-        path="/agents/{agent}/sessions",
-        handler=list_sessions,
-        role=Role.CHAT,
-        summary="List the sessions of an agent, newest first.",
-        query=PageQuery,
-        answers={200: (SessionList,)},
-        errors=_ERRORS,
-    ),
     Endpoint(
         method="GET",
         path="/agents/{agent}/sessions/{session}",

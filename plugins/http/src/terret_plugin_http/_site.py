@@ -11,7 +11,7 @@ from terret_sessions import SESSION_PERSISTENCE, Session, SessionPersistence
 
 from ._auth import Tokens
 from ._config import HttpConfig
-from ._conversations import Conversation, Conversations, is_busy
+from ._conversations import Conversation, Conversations, Turn, is_busy
 from ._courier import Courier
 from ._durability import Durability
 from ._errors import HttpError
@@ -105,13 +105,16 @@ class Site:
             )
 
     async def answer(
-        self, conversation: Conversation, look: Callable[[], Reached | None]
+        self,
+        conversation: Conversation,
+        look: Callable[[], Reached | None],
+        turn: Callable[[], Turn | None],
     ) -> Response:
-        """Waits for what `look` finds and answers with it. Raises `HttpError`."""
+        """Waits for what `look` finds of a turn and answers with it. Raises `HttpError`."""
         seconds = self.config.max_wait_seconds
         reached = await self.turns.wait(conversation, look, seconds)
         if reached is None:
-            raise self.turns.still_running(conversation, conversation.open_turn)
+            raise self.turns.still_running(conversation, turn())
         session = conversation.session
         await self.durability.reach(session, len(session.events))
         return self.turns.answer(conversation, reached)

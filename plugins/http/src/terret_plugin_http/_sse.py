@@ -9,9 +9,9 @@ import anyio
 from pydantic_core import to_json
 from starlette.types import Message, Receive, Scope, Send
 
-from ._conversations import Conversation
+from ._conversations import Conversation, Turn
 from ._neighbours import Cursor, EventStream, Output
-from ._turns import Reached, unsent_events
+from ._turns import is_unsent, turn_of_message, unsent_events
 
 _BEGIN: Final = b"retry: 2000\n\n"
 _SILENCE: Final = b": keep-alive\n\n"
@@ -137,12 +137,12 @@ class MessageSource(Source):
         if self._over:
             return b""
         if self._source is None:
-            reached = await self._placed()
-            if reached.turn is None:
+            turn = await self._turn()
+            if turn is None:
                 self._over = True
                 unsent = unsent_events(self._conversation.key.raw_id)
                 return b"".join(map(frame_without_id, unsent))
-            self._source = self._open((reached.turn.first, -1))
+            self._source = self._open((turn.first, -1))
             self._opened.set()
         return await self._source.frames()
 
@@ -155,15 +155,14 @@ class MessageSource(Source):
         if self._source is not None:
             self._source.close()
 
-    async def _placed(self) -> Reached:
-        conversation = self._conversation
-        while True:
-            place = conversation.place_of(self._message_id)
-            if isinstance(place, int):
-                return Reached(conversation.turns[place])
-            if place == "dropped" or conversation.gone:
-                return Reached()
+    async def _turn(self) -> Turn | None:
+        """Waits until a turn takes the message; returns `None` if none will."""
+        conversation, id = self._conversation, self._message_id
+        while (turn := turn_of_message(conversation, id)) is None:
+            if is_unsent(conversation, id):
+                return None
             await conversation.changed()
+        return turn
 
 
 class EventResponse:

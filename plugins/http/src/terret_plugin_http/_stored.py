@@ -1,7 +1,7 @@
 """Sessions that may be live, stored, both or neither."""
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Final, Literal
 
 from terret_sessions import (
     Session,
@@ -11,7 +11,7 @@ from terret_sessions import (
     Sessions,
 )
 
-from ._conversations import Conversation
+from ._conversations import Conversation, is_busy
 from ._site import Site
 
 _SUBAGENT: Final = "subagent"
@@ -42,6 +42,14 @@ async def live_conversation(site: Site, key: SessionKey) -> Conversation:
         agent = await site.folders.open(key.agent, key.raw_id, tenant=key.tenant)
         found = site.conversations.of(agent)
     return found
+
+
+def status_of(site: Site, conversation: Conversation) -> Literal["idle", "running", "waiting"]:
+    """Returns what a session does: nothing, a turn, or a turn that waits for a person."""
+    agent = site.agents.get(conversation.session.id)
+    if agent is None or not is_busy(agent):
+        return "idle"
+    return "waiting" if conversation.items else "running"
 
 
 async def headers(site: Site) -> AsyncIterator[SessionHeader]:

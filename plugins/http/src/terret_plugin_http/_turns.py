@@ -36,12 +36,24 @@ class Reached:
     item: Item | None = None
 
 
+def turn_of_message(conversation: Conversation, message_id: str) -> Turn | None:
+    """Returns the turn that took a message."""
+    place = conversation.place_of(message_id)
+    return conversation.turns[place] if isinstance(place, int) else None
+
+
+def is_unsent(conversation: Conversation, message_id: str) -> bool:
+    """Tells whether no turn took a message and none will."""
+    place = conversation.place_of(message_id)
+    return place == "dropped" or (place == "waiting" and conversation.gone)
+
+
 def reached_by_message(conversation: Conversation, message_id: str) -> Reached | None:
     """Returns what the turn of a message has come to; `None` while there is nothing to tell."""
-    place = conversation.place_of(message_id)
-    if isinstance(place, int):
-        return reached_by_turn(conversation, conversation.turns[place])
-    if place != "waiting" or conversation.gone:
+    turn = turn_of_message(conversation, message_id)
+    if turn is not None:
+        return reached_by_turn(conversation, turn)
+    if is_unsent(conversation, message_id):
         return Reached()
     return Reached(item=conversation.open_item) if conversation.open_item else None
 
