@@ -1,8 +1,8 @@
 """A model that does what it is told, and tools for it: the plugin of a project in a test.
 
 A message is a list of orders, separated by `;`: `NAME {...}` calls a tool, `fail` fails, `again`
-calls `add` in every step. Whatever else it hears, it repeats, piece by piece unless it was `at
-once`; after calls it tells their results.
+calls `add` in every step, `falter` fails once in the middle of the answer. Whatever else it hears,
+it repeats, piece by piece unless it was `at once`; after calls it tells their results.
 """
 
 import json
@@ -23,6 +23,8 @@ from terret_llm import (
     GenerateOptions,
     Llm,
     LlmAdapter,
+    LlmError,
+    LlmFailure,
     TextBlock,
     TextDelta,
     ToolCallBlock,
@@ -35,6 +37,9 @@ ORDER = re.compile(r"(\w+) (\{.*\})")
 
 class Obedient(LlmAdapter):
     """Does what the last message of a person says."""
+
+    def __init__(self) -> None:
+        self.faltered = False
 
     async def stream(self, request: GenerateOptions) -> Chunks:
         last = request.messages[-1]
@@ -60,6 +65,9 @@ class Obedient(LlmAdapter):
             await anyio.lowlevel.checkpoint()
             if orders != "at once":
                 yield TextDelta(0, word)
+            if orders == "falter" and not self.faltered:
+                self.faltered = True
+                raise LlmError(LlmFailure("the server hung up", "SERVER", None, 1))
         yield BlockEnd(0, TextBlock(text))
         yield FinishChunk(Finish.stop())
 

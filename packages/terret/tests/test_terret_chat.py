@@ -62,6 +62,13 @@ def test_a_failed_turn_does_not_end_the_chat(chat: Run) -> None:
     assert "error: RuntimeError: no connection to the model" in err
 
 
+def test_a_request_that_is_made_again_is_told(chat: Run) -> None:
+    """What had come of the answer is no part of it."""
+    code, out, err = chat("falter")
+    assert (code, out) == (0, "You \nYou said: falter\n")
+    assert "waiting 1 s: the server hung up (retry 1 of 5)\n(the answer begins anew)\n" in err
+
+
 def test_lines_are_answers_while_something_is_asked(chat: Run) -> None:
     """E-239, E-341: Else they are messages, one after the other."""
     code, out, err = chat(REFUND, "y", "thanks", flags=("--on-ask", "prompt"))
