@@ -10,45 +10,45 @@ Body: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The turn is over. `stop_reason` is None, `max_turns` or `denied`."""
-
-    text: str
+class _TurnReply:
     session_id: str
-    stop_reason: str | None
     events: tuple[Event, ...]
-    """The whole turn."""
+    """The turn so far, from its beginning; all of it if it is over."""
     cursor: str | None
+    """Where that ends."""
     body: Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalPending:
+class Answer(_TurnReply):
+    """The turn is over."""
+
+    text: str
+    stop_reason: str | None
+    """`max_turns` or `denied` if it was stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalPending(_TurnReply):
     """The turn waits until somebody allows a call or denies it; it goes on without its client."""
 
     id: str
-    session_id: str
     tool: str
     args: Mapping[str, Any]
     reason: str
-    events: tuple[Event, ...]
-    """The turn so far."""
-    cursor: str | None
-    body: Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionPending:
+class QuestionPending(_TurnReply):
     """The turn waits for the answer to a question; it goes on without its client."""
 
     id: str
-    session_id: str
     question: str
     options: tuple[str, ...]
-    events: tuple[Event, ...]
-    """The turn so far."""
-    cursor: str | None
-    body: Body
+
+
+Reply: TypeAlias = Answer | ApprovalPending | QuestionPending
+"""How a turn answers: it is over, or it waits for a human."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,32 +59,25 @@ class Accepted:
     body: Body
 
 
-Reply: TypeAlias = Answer | ApprovalPending | QuestionPending
-"""How a turn answers: it is over, or it waits for a human."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionHistory:
-    """A session as it is now. Events after `cursor` are not part of it yet."""
-
-    session_id: str
-    status: str
-    """`idle`, `running` or `waiting`."""
-    history: tuple[Body, ...]
-    """The messages, as the model sees them."""
-    pending: tuple[Body, ...]
-    """The approvals and questions that are open."""
-    cursor: str | None
-    body: Body
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
     """One session of a list."""
 
     session_id: str
     status: str
+    """`idle`, `running` or `waiting`."""
     body: Body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionHistory(SessionSummary):
+    """A session as it is now. What comes after `cursor` is not part of it yet."""
+
+    history: tuple[Body, ...]
+    """The messages, as the model sees them."""
+    pending: tuple[Body, ...]
+    """The approvals and questions that are open."""
+    cursor: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
