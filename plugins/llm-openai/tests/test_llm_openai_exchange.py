@@ -175,6 +175,19 @@ async def test_a_connection_that_breaks_after_the_finish_reason_does_no_harm() -
         assert await collected(llm.stream(request())) == HELLO_CHUNKS
 
 
+@pytest.mark.parametrize("ping", [b"", b": ping\n\n"])
+@pytest.mark.parametrize("limits", [{"idleTimeout": 0.1}, {"totalTimeout": 0.2}])
+async def test_silence_behind_the_finish_reason_does_no_harm(
+    limits: dict[str, float], ping: bytes
+) -> None:
+    """B-015, B-016: an end mark or counts may follow, and are not waited for as long as a text."""
+    end = HELLO.body.index(b"data: [DONE]")
+    held = HELLO.holds(end, ping=ping)
+    async with FaultyModelServer(held) as server, mounted(server, **limits) as llm:
+        assert await collected(llm.stream(request())) == HELLO_CHUNKS
+        await server.left_by(1)
+
+
 async def test_a_stream_that_just_ends_is_not_complete() -> None:
     """B-013: no finish reason, no end mark."""
     async with FaultyModelServer(BEGUN) as server, mounted(server) as llm:
@@ -224,9 +237,21 @@ async def test_comments_keep_a_server_alive_that_has_not_begun() -> None:
     assert "for 0.3 s" in found.message
 
 
-async def test_a_whole_answer_may_have_a_limit() -> None:
-    """B-018: a model that never stops, though it always says something."""
-    more = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_server_that_has_sent_its_headers_may_think_as_long_as_one_that_has_not(
+    before: bool,
+) -> None:
+    """M-072: only outputs of the model are followed by the shorter limit."""
+    limits = {"firstByteTimeout": 0.3, "idleTimeout": 0.05}
+    silence = HELLO.holds(0) if before else BEGUN.holds()
+    async with FaultyModelServer(silence) as server, mounted(server, **limits) as llm:
+        found = await failure(llm)
+    assert ("0.3 s (firstByteTimeout)" if before else "0.05 s (idleTimeout)") in found.message
+
+
+@pytest.mark.parametrize("more", [b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n', b""])
+async def test_a_whole_answer_may_have_a_limit(more: bytes) -> None:
+    """B-018: for a model that never stops, and for one that falls silent."""
     endless = BEGUN.holds(ping=more)
     async with FaultyModelServer(endless) as server, mounted(server, totalTimeout=0.2) as llm:
         found = await failure(llm)

@@ -113,8 +113,8 @@ class ServerSettings(Config):
     """Seconds until a connection must stand."""
     first_byte_timeout: Seconds = 300.0
     """Seconds from sending the request until the model's first output, whatever else comes."""
-    idle_timeout: Seconds = 180.0
-    """Seconds without any byte of the answer, and between two outputs of the model."""
+    idle_timeout: Seconds = 300.0
+    """Seconds between two outputs of the model, whatever else comes."""
     total_timeout: Seconds | None = None
     """Seconds for a whole answer; unset: as long as something comes."""
     proxy: SecretStr | None = None

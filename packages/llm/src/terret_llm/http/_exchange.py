@@ -17,6 +17,7 @@ from ._failures import broken, endless, refused, silent
 
 _MAX_ERROR_BYTES = 64 * 1024
 _DRAIN_SECONDS = 0.05
+_TAIL_SECONDS = 5.0
 
 
 class Exchange:
@@ -39,6 +40,8 @@ class Exchange:
         self._answer = answer
         self._errors = errors
         self._limit = ("firstByteTimeout", settings.first_byte_timeout)
+        self._client_watches = _one_limit_is_enough(settings)
+        self._is_watched = False
         self.ended = False
 
     async def __aenter__(self) -> Self:
@@ -67,14 +70,8 @@ class Exchange:
     async def read(self) -> list[Chunk]:
         """The next chunks of the answer; the last of them when `ended` is set."""
         while True:
-            try:
-                piece = await anext(self._pieces)
-            except StopAsyncIteration:
-                self.ended = True
-                return self._answer.close()
-            except httpx2.HTTPError as error:
-                if not self._answer.answered:
-                    raise broken(error, self._settings) from error
+            piece = await self._piece()
+            if piece is None:
                 self.ended = True
                 return self._answer.close()
             chunks = self._answer.feed(piece)
@@ -82,20 +79,52 @@ class Exchange:
                 self.ended = True
                 await _drain(self._pieces, _DRAIN_SECONDS)
                 return chunks
-            now = time.monotonic()
-            if now > (self._end if chunks else self._due):
-                raise self._too_slow()
+            self._set_limits(has_output=bool(chunks))
             if chunks:
-                self._limit = ("idleTimeout", self._settings.idle_timeout)
-                self._due = min(now + self._limit[1], self._end)
                 return chunks
 
+    def _set_limits(self, *, has_output: bool) -> None:
+        """How long to wait for the next piece. Raises LlmError if the last one came too late."""
+        now = time.monotonic()
+        if self._answer.answered:  # counts may follow, and an end mark
+            self._is_watched = False
+            self._due = min(self._due, now + _TAIL_SECONDS)
+        elif now > (self._end if has_output else self._due):
+            raise self._too_slow()
+        elif has_output:
+            self._is_watched = self._client_watches
+            self._limit = ("idleTimeout", self._settings.idle_timeout)
+            self._due = min(now + self._limit[1], self._end)
+
+    async def _piece(self) -> bytes | None:
+        """The next bytes of the body, within what is left of the time; None at its end.
+
+        Once the model has said why it stopped, neither a broken connection nor silence does harm.
+        """
+        try:
+            if self._is_watched:
+                return await anext(self._pieces)
+            with anyio.move_on_after(self._due - time.monotonic()):
+                return await anext(self._pieces)
+        except StopAsyncIteration:
+            return None
+        except httpx2.ReadTimeout:
+            pass
+        except httpx2.HTTPError as error:
+            if self._answer.answered:
+                return None
+            raise broken(error, self._settings) from error
+        if self._answer.answered:
+            return None
+        raise self._too_slow()
+
     async def _sent(self) -> httpx2.Response:
-        """The response, once its headers are there; reads of its body have the idle limit."""
+        """The response, once its headers are there."""
         try:
             with anyio.move_on_after(self._due - time.monotonic()):
                 response = await self._client.send(self._request, stream=True)
-                self._request.extensions["timeout"]["read"] = self._settings.idle_timeout
+                if self._client_watches:
+                    self._request.extensions["timeout"]["read"] = self._settings.idle_timeout
                 return response
         except httpx2.HTTPError as error:
             raise broken(error, self._settings) from error
@@ -130,7 +159,7 @@ def new_request(
     headers: Mapping[str, str],
     body: bytes | None = None,
 ) -> httpx2.Request:
-    """A request whose connection has a time limit; reads have none yet."""
+    """A request whose connection has a time limit; reads have none of their own."""
     return client.build_request(
         "GET" if body is None else "POST",
         f"{settings.base_url}/{path}",
@@ -138,6 +167,16 @@ def new_request(
         headers=dict(headers),
         timeout=httpx2.Timeout(None, connect=settings.connect_timeout),
     )
+
+
+def _one_limit_is_enough(settings: ServerSettings) -> bool:
+    """Whether the client can watch the reads behind the first output.
+
+    It takes one limit for all reads of a body, which costs nothing; one around each read costs as
+    much as all that is done with a piece.
+    """
+    first, idle = settings.first_byte_timeout, settings.idle_timeout
+    return first <= idle and settings.total_timeout is None
 
 
 async def _drain(pieces: AsyncIterator[bytes], seconds: float) -> None:

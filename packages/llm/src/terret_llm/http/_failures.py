@@ -31,8 +31,6 @@ def endless(settings: ServerSettings) -> LlmError:
 
 def broken(error: httpx2.HTTPError, settings: ServerSettings) -> LlmError:
     """What happened to the connection."""
-    if isinstance(error, httpx2.ReadTimeout):
-        return silent(settings, "idleTimeout", settings.idle_timeout)
     if isinstance(error, httpx2.LocalProtocolError):  # its text holds what cannot be sent
         text = f"the request to {settings.place} is no valid HTTP: check the key and the headers"
         return LlmError(LlmFailure(text, "INVALID_REQUEST"))
