@@ -59,7 +59,8 @@ class _Child:
 
     def __init__(self, boot: Boot, link: Link) -> None:
         self.allowed = anyio.Event()
-        self._boot = boot
+        self._folder = boot.folder.resolve()
+        self._env_file = real(boot.variables)
         self._link = link
         self._token = current_token()
         self._root: Container | None = None
@@ -94,8 +95,8 @@ class _Child:
     def _running(self, root: Container) -> Running:
         modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         return Running(
-            root=self._boot.folder.resolve(),
-            env_file=real(self._boot.variables),
+            root=self._folder,
+            env_file=self._env_file,
             documents={real(file) for file in root[Loader].plan.files},
             modules={real(Path(file)) for file in modules if file is not None},
         )
