@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from functools import partial
 from urllib.request import urlopen
 
@@ -98,3 +100,12 @@ async def test_serving_ends_with_the_plugin(project: Project) -> None:
             await opened.wait()
             await http.ctx.fiber.update({"port": 0, "basePath": "/api"})
         assert service.ctx[Http].status == "starting"
+
+
+def test_mounting_imports_no_server() -> None:
+    """The preset mounts the service for commands that serve nothing, too."""
+    code = (
+        "import terret_plugin_http, sys; print({'uvicorn', 'starlette.routing'} & {*sys.modules})"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

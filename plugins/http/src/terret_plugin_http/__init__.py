@@ -3,7 +3,7 @@
 from ._config import AuthConfig, HttpConfig, Role, TokenConfig
 from ._errors import BindError, HttpError, MissingTokenError, PortInUseError, UnsafeBindError
 from ._service import Http, create_app
-from ._site import Status
+from ._status import Status
 
 __all__ = [
     "AuthConfig",

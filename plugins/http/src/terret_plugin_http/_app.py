@@ -12,6 +12,7 @@ from ._bodies import read_body, read_query
 from ._calls import Call, Endpoint, tenant_of
 from ._config import Role
 from ._errors import HttpError, http_error_of
+from ._gate import refused
 from ._site import Site
 
 
@@ -76,7 +77,7 @@ class _Dispatch:
             self._site.ctx.report(error, label=label)
         if call.session_id is not None:
             told.fields.setdefault("sessionId", call.session_id)
-        return told.response()
+        return refused(told)
 
 
 def _decoded(names: dict[str, str]) -> dict[str, str]:
@@ -89,4 +90,4 @@ def _decoded(names: dict[str, str]) -> dict[str, str]:
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
         missing = HttpError(404, "not_found", "there is nothing here")
-        await missing.response()(scope, receive, send)
+        await refused(missing)(scope, receive, send)

@@ -11,7 +11,7 @@ from terret_llm import Llm
 from ._answers import AgentList, Answer, Gateways, Health, Models, Resolved
 from ._calls import Call, Endpoint, Handler
 from ._config import Role
-from ._site import Status
+from ._status import Status
 
 
 async def list_agents(call: Call) -> ASGIApp:

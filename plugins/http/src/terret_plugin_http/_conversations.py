@@ -17,6 +17,7 @@ from terret_sessions import (
     TurnEnd,
     TurnEndReason,
     TurnStart,
+    without_chunks,
 )
 
 Place: TypeAlias = int | Literal["waiting", "dropped"]
@@ -61,7 +62,7 @@ class Conversation:
         self._pending: dict[str, list[str]] = {"next-turn": [], "next-step": []}
         self._changed = anyio.Event()
         self._own = session.header.seed_length or 0  # the inbox of a fork's parent is not its own
-        for event in session.events:
+        for event in without_chunks(session.events):
             if event.type in _WATCHED:
                 self.take(event)
 

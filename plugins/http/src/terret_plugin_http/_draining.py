@@ -5,7 +5,8 @@ import anyio
 from terret_agents import Agent, hook
 from terret_sessions import Sessions
 
-from ._site import Site, Status
+from ._site import Site
+from ._status import Status
 
 
 async def drain(site: Site, seconds: float) -> None:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from starlette.responses import JSONResponse, Response
-
 from terret_agents import InquiryClosedError, timestamp
 from terret_context import TerretError
 from terret_llm import HarnessError
@@ -63,12 +61,6 @@ class HttpError(TerretError):
         self.headers = dict(headers or {})
         self.fields = {name: value for name, value in fields.items() if value is not None}
         super().__init__(text)
-
-    def response(self) -> Response:
-        """Returns the answer."""
-        body = {"error": str(self), "code": self.code, **self.fields}
-        headers = {"Cache-Control": "no-store", **self.headers}
-        return JSONResponse(body, self.status, headers)
 
 
 class _Rule(NamedTuple):

@@ -6,6 +6,7 @@ from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -50,7 +51,7 @@ class _Gate:
         try:
             self._check(Headers(scope=scope))
         except HttpError as refusal:
-            return await refusal.response()(scope, receive, send)
+            return await refused(refusal)(scope, receive, send)
         return await self._app(self._routed(scope), receive, send)
 
     def _check(self, headers: Mapping[str, str]) -> None:
@@ -82,3 +83,9 @@ def _name_of(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def refused(error: HttpError) -> Response:
+    """Returns the answer that tells of an error."""
+    body = {"error": str(error), "code": error.code, **error.fields}
+    return JSONResponse(body, error.status, {"Cache-Control": "no-store", **error.headers})

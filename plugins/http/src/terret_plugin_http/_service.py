@@ -1,41 +1,41 @@
-"""The service `http`: the app, the port, and the end."""
+"""The service `http`. What the app and the port are made of is imported with their first use."""
 
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Protocol
 
 import anyio
-from starlette.routing import BaseRoute, Router
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from terret_agents import Agents
 from terret_context import Context, Effect, Service
 from terret_sessions import SESSION_PERSISTENCE, TOKEN_METER, Sessions
 
-from . import _catalogue, _decisions, _events, _messages, _session_list, _sessions
-from ._app import make_app
 from ._auth import Tokens, is_loopback
-from ._calls import Endpoint
 from ._config import IN_PLACE, HttpConfig
-from ._draining import drain, end
 from ._errors import UnsafeBindError
-from ._gate import behind_gate
-from ._links import Links
 from ._neighbours import AGENT_FOLDERS, APPROVALS, LOOP_EVENTS, QUESTIONS
-from ._openapi import endpoint_of
-from ._server import PortServer, address_of, bind
-from ._site import Site, Status
+from ._status import Status
 
-_TABLE: Final[tuple[Endpoint, ...]] = (
-    *_messages.ENDPOINTS,
-    *_session_list.ENDPOINTS,
-    *_sessions.ENDPOINTS,
-    *_events.ENDPOINTS,
-    *_decisions.ENDPOINTS,
-    *_catalogue.ENDPOINTS,
-)
-ENDPOINTS: Final = (*_TABLE, endpoint_of(_TABLE))
+
+class PluginRoute(Protocol):
+    """A route of starlette."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class OpenApp(Protocol):
+    """The app once somebody uses it."""
+
+    config: HttpConfig
+    status: Status
+
+    @property
+    def asgi(self) -> ASGIApp: ...
+    def show(self, routes: Sequence[PluginRoute]) -> None: ...
+    async def drain(self, seconds: float) -> None: ...
+    def end(self) -> None: ...
 
 
 class Http(
@@ -53,10 +53,8 @@ class Http(
     def __init__(self, ctx: Context, config: HttpConfig) -> None:
         super().__init__(ctx, config)
         self._config = config
-        self._site: Site | None = None
-        self._app: Router | None = None
-        self._gated: ASGIApp | None = None
-        self._routes: list[BaseRoute] = []
+        self._open: OpenApp | None = None
+        self._routes: tuple[PluginRoute, ...] = ()
         self._ready = anyio.Event()
         self._over = anyio.Event()
         self._draining = False
@@ -68,7 +66,7 @@ class Http(
     @property
     def status(self) -> Status:
         """How far the service is between start and end."""
-        return Status.STARTING if self._site is None else self._site.status
+        return Status.STARTING if self._open is None else self._open.status
 
     @property
     def app(self) -> ASGIApp:
@@ -76,25 +74,20 @@ class Http(
 
         Raises `MissingTokenError`.
         """
-        if self._gated is None:
-            site = Site(self.ctx, self._config, self._tokens(), Links(self._config.base_path))
-            self._site = site
-            self._app = make_app(site, ENDPOINTS)
-            self._app.routes.extend(self._routes)
-            self._gated = behind_gate(self._app, self._config, has_tokens=bool(site.tokens))
-            if (approvals := self.ctx.get(APPROVALS)) is not None:
-                approvals.await_decisions()
-            if (questions := self.ctx.get(QUESTIONS)) is not None:
-                questions.await_answers()
-            self.ctx.spawn(self._become_ready, name="ready")
-        return self._gated
+        if self._open is None:
+            from ._opened import Opened
 
-    def mount(self, routes: Sequence[BaseRoute]) -> Effect:
+            self._open = Opened(self.ctx, self._config, self._tokens())
+            self._open.show(self._routes)
+            self.ctx.spawn(self._become_ready, name="ready")
+        return self._open.asgi
+
+    def mount(self, routes: Sequence[PluginRoute]) -> Effect:
         """Adds routes of the caller, which check roles themselves, as long as it is loaded."""
 
         def add() -> Callable[[], None]:
-            self._change_routes([*self._routes, *routes])
-            return lambda: self._change_routes([r for r in self._routes if r not in routes])
+            self._show((*self._routes, *routes))
+            return lambda: self._show(tuple(r for r in self._routes if r not in routes))
 
         return self.caller.effect(add, label="routes")
 
@@ -105,6 +98,8 @@ class Http(
         the signals of the process are left alone. Raises `UnsafeBindError`, `MissingTokenError`,
         `PortInUseError` or `BindError` before anything else. Needs asyncio.
         """
+        from ._server import PortServer, address_of, bind
+
         host, port = self._config.host, self._config.port
         if not is_loopback(host) and not self._tokens():
             raise UnsafeBindError(host)
@@ -132,24 +127,23 @@ class Http(
         await self._over.wait()
 
     async def _drain(self, seconds: float) -> None:
-        if self._site is not None:
-            await drain(self._site, seconds)
+        if self._open is not None:
+            await self._open.drain(seconds)
         self._over.set()
 
     async def _become_ready(self) -> None:
         await self.ctx.root.settle()
-        if self._site is not None and self._site.status is Status.STARTING:
-            self._site.status = Status.READY
+        if self._open is not None and self._open.status is Status.STARTING:
+            self._open.status = Status.READY
         self._ready.set()
 
     def _tokens(self) -> Tokens:
         return Tokens(self._config.auth, os.environ)
 
-    def _change_routes(self, routes: list[BaseRoute]) -> None:
-        if self._app is not None:
-            own = [route for route in self._app.routes if route not in self._routes]
-            self._app.routes[:] = [*own, *routes]
+    def _show(self, routes: tuple[PluginRoute, ...]) -> None:
         self._routes = routes
+        if self._open is not None:
+            self._open.show(routes)
 
     def _update(self, old: HttpConfig, new: HttpConfig) -> bool:
         """Applies new numbers; what the app was made of needs a new one."""
@@ -157,13 +151,13 @@ class Http(
         if any(getattr(old, name) != getattr(new, name) for name in fixed):
             return False
         self._config = new
-        if self._site is not None:
-            self._site.config = new
+        if self._open is not None:
+            self._open.config = new
         return True
 
     def _end(self) -> None:
-        if self._site is not None:
-            end(self._site)
+        if self._open is not None:
+            self._open.end()
         self._ready.set()
         self._over.set()
 

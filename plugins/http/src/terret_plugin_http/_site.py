@@ -1,7 +1,6 @@
 """What all routes share: the neighbours, the conversations, and whether messages are taken."""
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 
 from starlette.responses import Response
 
@@ -27,16 +26,8 @@ from ._neighbours import (
     Questions,
 )
 from ._sse import EventResponse, Source, StreamSource, Writer, frame, frame_of_log
+from ._status import Status
 from ._turns import Reached, Turns
-
-
-class Status(StrEnum):
-    """How far the service is between start and end."""
-
-    STARTING = "starting"
-    READY = "ready"
-    DRAINING = "draining"
-    DRAINED = "drained"
 
 
 class Site:
