@@ -14,9 +14,9 @@ def missing_part(what: str) -> LlmError:
     text = (
         f"the local model cannot answer, because {what}. Install it:\n"
         "  terret model install\n"
-        "or use another model, with these lines under `plugins:` in harness.yml:\n"
-        '  llm-openai: {baseUrl: "http://localhost:11434/v1", model: qwen3}\n'
-        "  agent-loop: {agents: [{id: main, provider: openai}]}\n"
-        "Without baseUrl it asks OpenAI, with the key in OPENAI_API_KEY."
+        "or let another provider answer, where the agent or harness.yml says `provider: local`:\n"
+        "  anthropic, with the plugin `llm-anthropic: {}` and the key in ANTHROPIC_API_KEY\n"
+        "  openai, with `llm-openai: {}` and the key in OPENAI_API_KEY\n"
+        '  a server of your own, with `llm-openai: {baseUrl: "http://localhost:11434/v1"}`'
     )
     return LlmError(LlmFailure(text, "UNKNOWN_MODEL"))
