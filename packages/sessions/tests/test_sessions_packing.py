@@ -26,6 +26,7 @@ from terret_sessions import (
     event_from_json,
     event_lines,
     event_to_json,
+    without_chunks,
 )
 from terret_sessions._views import EventsView
 
@@ -102,6 +103,20 @@ def test_a_run_occupies_one_node(parts: list[tuple[Chunk, int]], nodes: int) -> 
     assert isinstance(events, EventsView)
 
     assert len(list(events.parts())) == nodes
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("start", [0, 4])
+def test_one_can_go_over_a_log_without_its_chunks(packed: bool, start: int) -> None:
+    """S-106: The same events, packed or not, in a log, a part of one, or a list."""
+    session = _log([(TextDelta(0, "x"), 9), (BlockEnd(0, TextBlock("x")), 1)])
+    if packed:
+        _pack(session)
+    events = session.events[start:]
+    expected = [event for event in events if event.type != "assistant/chunk"]
+
+    assert list(without_chunks(events)) == expected
+    assert list(without_chunks(list(events))) == expected
 
 
 def test_a_view_that_was_taken_before_stays_as_it_was() -> None:

@@ -13,6 +13,7 @@ from terret_sessions import (
     Session,
     SessionEvent,
     TurnEnd,
+    without_chunks,
 )
 
 from ._errors import DuplicateInputError, InboxSpliceError
@@ -216,7 +217,8 @@ class Inbox:
 
     def _restore(self) -> None:
         # What a fork copied is its parent's pending input, not its own.
-        for event in self._session.events[self._session.header.seed_length or 0 :]:
+        own = self._session.events[self._session.header.seed_length or 0 :]
+        for event in without_chunks(own):
             if event.type == SPLICED and isinstance(event.view, InboxSpliced):
                 self._replay(event.seq, event.view)
             elif event.type == "step/start" or _is_end(event):

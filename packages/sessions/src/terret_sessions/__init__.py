@@ -105,6 +105,7 @@ from ._surface import (
     is_replacement,
     is_surface_type,
 )
+from ._views import without_chunks
 
 __all__ = [
     "CREATED",
@@ -209,4 +210,5 @@ __all__ = [
     "session_header_from_wire",
     "session_meta_from_wire",
     "sources_from_wire",
+    "without_chunks",
 ]

@@ -2,7 +2,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import eq
 from typing import Any, Self, TypeVar, overload
 
-from ._chunk_runs import ChunkRun, Slot
+from ._chunk_runs import CHUNK, ChunkRun, Slot
 from ._events import SessionEvent
 
 T = TypeVar("T")
@@ -99,6 +99,16 @@ class EventsView(ListView[SessionEvent]):
     def _at(self, position: int) -> SessionEvent:
         slot: Slot = self._items[position]
         return slot.event(self._first + position) if isinstance(slot, ChunkRun) else slot
+
+
+def without_chunks(events: Iterable[SessionEvent]) -> Iterator[SessionEvent]:
+    """Goes over the events that are no `assistant/chunk`, which are most of a log.
+
+    Packed chunks are passed over and not unpacked, so this is as fast as the rest is few.
+    """
+    for part in events.parts() if isinstance(events, EventsView) else events:
+        if isinstance(part, SessionEvent) and part.type != CHUNK:
+            yield part
 
 
 def log_of(events: Sequence[SessionEvent], more: Iterable[SessionEvent] = ()) -> EventsView:
