@@ -18,6 +18,8 @@ from terret_context import Event, event_catalog
 from workspace import ROOT, members
 
 EVENTS_PAGE: Final = ROOT / "docs" / "reference" / "events.md"
+FIELDS: Final = 20
+"""A payload with as many is nothing that somebody reads field by field."""
 
 EVENTS_INTRODUCTION: Final = """\
 # Events
@@ -69,10 +71,11 @@ def event_lines(event: Event) -> Iterator[str]:
 
 
 def described(payload: object) -> str:
-    """Return the name of a payload's type, with its fields if it is a dataclass."""
-    if not dataclasses.is_dataclass(payload):
-        return f"`{spelled(payload)}`"
-    fields = [f"`{field.name}: {spelled(field.type)}`" for field in dataclasses.fields(payload)]
+    """Return the name of a payload's type, with its fields if it is a record and no machine."""
+    listed = dataclasses.fields(payload) if dataclasses.is_dataclass(payload) else ()
+    public = [field for field in listed if not field.name.startswith("_")]
+    shown = public if len(public) < FIELDS else []
+    fields = [f"`{field.name}: {spelled(field.type)}`" for field in shown]
     return ": ".join([f"`{spelled(payload)}`", *([", ".join(fields)] if fields else [])])
 
 
