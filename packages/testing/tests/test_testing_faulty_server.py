@@ -123,6 +123,20 @@ async def test_a_bad_request_takes_no_answer() -> None:
         assert (await post(server, client)).content == HELLO.body
 
 
+@pytest.mark.parametrize(
+    "sent", [b"hello\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n", b"x" * 65_536]
+)
+async def test_what_is_no_request_is_refused_and_the_server_goes_on(sent: bytes) -> None:
+    """M-115: whatever knocks at its port, and the test learns of it."""
+    async with FaultyModelServer(HELLO) as server, httpx2.AsyncClient() as client:
+        name, _, port = server.host.rpartition(":")
+        async with await anyio.connect_tcp(name, int(port)) as stream:
+            await stream.send(sent)
+            assert (await stream.receive()).startswith(b"HTTP/1.1 400")
+        assert server.refused == ["no HTTP request"]
+        assert (await post(server, client)).content == HELLO.body
+
+
 async def test_the_list_of_models_takes_no_answer() -> None:
     async with FaultyModelServer(models=("a", "b")) as server, httpx2.AsyncClient() as client:
         listed = (await client.get(f"{server.url}/models")).json()

@@ -133,14 +133,14 @@ class FaultyModelServer:
                 self._leaving = anyio.Event()
 
     async def _serve_one(self, stream: SocketStream, reader: BufferedByteReceiveStream) -> bool:
-        head = (await reader.receive_until(b"\r\n\r\n", 65536)).decode("latin-1")
-        first, *lines = head.split("\r\n")
-        method, path, _ = first.split(" ", 2)
-        headers = {
-            name.lower(): value.strip()
-            for name, _, value in (line.partition(":") for line in lines)
-        }
-        body = await reader.receive_exactly(int(headers.get("content-length", 0)))
+        try:
+            method, path, headers = await _read_head(reader)
+            size = int(headers.get("content-length", 0))
+        except (ValueError, anyio.DelimiterNotFound):
+            self.refused.append("no HTTP request")
+            await self._send(stream, status_answer(400))
+            return False
+        body = await reader.receive_exactly(size)
         answer = self._answer(method, path, headers, body)
         return await self._send(stream, answer)
 
@@ -184,6 +184,15 @@ class FaultyModelServer:
             await stream.send(_framed(answer.ping))
             await anyio.sleep(answer.ping_seconds)
         await stream.receive()
+
+
+async def _read_head(reader: BufferedByteReceiveStream) -> tuple[str, str, dict[str, str]]:
+    """Method, path and headers of the next request; ValueError if it is none."""
+    head = (await reader.receive_until(b"\r\n\r\n", 65536)).decode("latin-1")
+    first, *lines = head.split("\r\n")
+    method, path, _ = first.split(" ", 2)
+    parts = (line.partition(":") for line in lines)
+    return method, path, {name.lower(): value.strip() for name, _, value in parts}
 
 
 def _listed(models: Sequence[str]) -> WireAnswer:
