@@ -41,6 +41,7 @@ soak:      ## long runs for which CI has no time: one line for each
 	TERRET_SOAK=100000 uv run pytest packages/context/tests/test_context_properties.py packages/context/tests/test_context_leaks.py
 
 bench:     ## benchmarks against their floors
+	uv run python benchmarks/container.py
 	uv run python benchmarks/loop.py
 	uv run python benchmarks/llm.py
 	uv run python benchmarks/loader.py

@@ -41,8 +41,8 @@ async def cycle(root: Container, times: int) -> tuple[int, int, int]:
 async def test_cycles_of_load_and_unload_leave_nothing_behind() -> None:
     """PR-T1: a listener, a service, a task and a child, flat in objects, tasks and memory."""
     async with Container() as root:
-        objects, tasks, memory = await cycle(root, 200)
+        objects, tasks, memory = await cycle(root, 1000)  # until caches are full
         later = await cycle(root, CYCLES)
-    assert later[0] - objects < CYCLES / 4  # cancelled timers may stay for a while
+    assert later[0] - objects < 500  # cancelled timers may stay for a while, however many cycles
     assert later[1] == tasks
     assert later[2] - memory < 4096

@@ -72,6 +72,7 @@ class Run:
     ledger: list[Line] = field(default_factory=list)
     raised: list[Exception] = field(default_factory=list)
     logged: list[BaseException] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
     contained: list[BaseException] = field(default_factory=list)
     delivered: list[BaseException] = field(default_factory=list)
     before: Any = None
@@ -102,7 +103,7 @@ def run(
     """Runs a script from start to end on virtual time."""
     runner = _Runner(scheduler, seed)
     name, options = virtual_backend(backend)
-    with _collected(runner.run.logged):
+    with _collected(runner.run):
         anyio.run(runner.main, tuple(ops), ending, backend=name, backend_options=options)
     if runner.failure is not None:
         raise runner.failure
@@ -110,13 +111,15 @@ def run(
 
 
 @contextmanager
-def _collected(errors: list[BaseException]) -> Iterator[None]:
-    """Collects the errors that the container logs, and lets nobody else handle the records."""
+def _collected(run: Run) -> Iterator[None]:
+    """Collects what the container logs, and lets nobody else handle the records."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             if record.exc_info and record.exc_info[1]:
-                errors.append(record.exc_info[1])
+                run.logged.append(record.exc_info[1])
+            else:
+                run.told.append(record.getMessage())
 
     log, handler = logging.getLogger("terret"), Handler()
     log.addHandler(handler)

@@ -2,8 +2,10 @@
 
 import asyncio
 import selectors
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
 from trio.testing import MockClock
 
 
@@ -37,3 +39,9 @@ def virtual_backend(name: str) -> tuple[str, dict[str, Any]]:
     if name == "asyncio":
         return "asyncio", {"loop_factory": VirtualTimeLoop}
     return "trio", {"clock": MockClock(autojump_threshold=0)}
+
+
+def on_loop(main: Callable[[], Awaitable[object]]) -> None:
+    """Runs a coroutine function on virtual time, for tests that are no coroutines themselves."""
+    name, options = virtual_backend("asyncio")
+    anyio.run(main, backend=name, backend_options=options)
