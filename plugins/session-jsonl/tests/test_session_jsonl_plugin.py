@@ -18,7 +18,6 @@ from terret_sessions import (
     Completed,
     Interrupted,
     Session,
-    SessionLockedError,
     SessionPersistence,
     Sessions,
     StepEnd,
@@ -70,25 +69,6 @@ def turn(session: Session) -> None:
     session.append("turn/end", TurnEnd(number, Completed()))
 
 
-async def test_a_conversation_goes_on_in_the_next_process(tmp_path: Path) -> None:
-    """M-117: Everything that was appended is there, also what was never flushed."""
-    async with host(tmp_path) as first:
-        session = first.sessions.create("s", meta={"cwd": "/x"})
-        turn(session)
-    async with host(tmp_path) as second:
-        resumed = await second.resume("s")
-        turn(resumed)
-        assert list(resumed.events[:3]) == list(session.events)
-        assert resumed.header == session.header
-    async with host(tmp_path) as third:
-        log = await third.persistence.load("s")
-
-    assert [message.text for message in Session(seed=log.events).derive_messages()] == [
-        "turn 1",
-        "turn 2",
-    ]
-
-
 async def test_a_flush_returns_when_the_file_has_it(tmp_path: Path) -> None:
     """M-119: What a flush acknowledged can be read by anybody."""
     async with host(tmp_path, windowMs=3_600_000) as at:
@@ -104,34 +84,6 @@ async def test_a_flush_returns_when_the_file_has_it(tmp_path: Path) -> None:
         assert await at.persistence.list() == (session.header,)
         assert at.persistence.supports_raw
         assert (await at.persistence.read_raw("s")).splitlines() == lines
-
-
-async def test_a_second_harness_on_the_same_session_is_told_who_has_it(tmp_path: Path) -> None:
-    """M-118: It may read, and may write other sessions."""
-    async with host(tmp_path) as first, host(tmp_path) as second:
-        session = first.sessions.create("s")
-        turn(session)
-        await first.sessions.flush(session)
-        with pytest.raises(SessionLockedError, match="process"):
-            await second.resume("s")
-        assert (await second.persistence.inspect("s")).events == tuple(session.events)
-        other = second.sessions.create("t")
-        turn(other)
-        await second.sessions.flush(other)
-
-        assert len(await first.persistence.list()) == 2
-
-
-async def test_many_sessions_are_written_side_by_side(tmp_path: Path) -> None:
-    """M-118: Each with a queue of its own."""
-    async with host(tmp_path) as at:
-        sessions = [at.sessions.create(f"s{number}") for number in range(30)]
-        async with anyio.create_task_group() as group:
-            for session in sessions:
-                turn(session)
-                group.start_soon(at.sessions.flush, session)
-
-        assert len(await at.persistence.list()) == 30
 
 
 CRASH = """
