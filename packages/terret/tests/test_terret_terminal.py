@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
 
 Run = Callable[..., tuple[int, str, str]]
 PROMPT = "\n>"
+FULL = "[Errno 28] No space left on device"
+HAS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +141,26 @@ def test_a_second_interrupt_ends_the_process_whatever_holds_it(project: Path) ->
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "complaint"),
+    [
+        (">&-", 1, "terret: standard output is closed\n"),
+        pytest.param(">/dev/full", 1, f"terret: standard output: {FULL}\n", marks=HAS_FULL),
+        ("2>&-", 0, ""),
+    ],
+)
+def test_streams_that_are_not_there_are_no_traceback(
+    project: Path, redirection: str, code: int, complaint: str
+) -> None:
+    """E-245"""
+    command = f"exec {sys.executable} -m terret run --quiet hi {redirection}"
+    ended = subprocess.run(["sh", "-c", command], cwd=project, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.removesuffix("error: cancelled (user)\n")) == (
+        code,
+        complaint,
+    )
 
 
 def test_a_thread_that_a_tool_left_behind_keeps_no_process(project: Path) -> None:

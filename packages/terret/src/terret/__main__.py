@@ -11,6 +11,8 @@ from contextlib import suppress
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line and exits with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stderr is None:  # closed by whoever started the program
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - for as long as the program runs
     gc.disable()  # until the harness has started: what imports make is not garbage
     # Conversations leave no cycles behind, and with a thousand of them a search for some is dear.
     gc.set_threshold(10_000)

@@ -56,6 +56,7 @@ def complain(text: str, error: BaseException, verbose: bool) -> None:
 def _flush() -> None:
     """Flushes standard output; where nobody reads it, keeps the interpreter from complaining."""
     try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sys.stdout = None  # as Python does without a terminal
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        sys.stdout = None  # as Python does where there is none

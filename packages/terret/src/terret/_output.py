@@ -11,6 +11,8 @@ from ._errors import FAILED, CommandError
 from ._printing import printable, say, width_of
 from ._wrapping import Wrapping
 
+_ERASE = "\r\x1b[K"
+
 
 class Output:
     """Where an answer goes, at once; `broken` is called if nobody reads it any more."""
@@ -23,31 +25,45 @@ class Output:
         self._stream = stream
         self._broken = broken
         self._mid_line = False
+        self._is_hinting = False
         self._wrapping = Wrapping(lambda: width_of(stream))
 
     def stream(self, piece: str) -> None:
         """Writes a piece of a text; on a terminal, in lines that break between words."""
         self.write(self._wrapping.feed(piece) if self.is_terminal else piece)
 
+    def hint(self, text: str) -> None:
+        """Shows a word on a terminal until something else is written there."""
+        if self.is_terminal and not self._mid_line and os.environ.get("TERM") != "dumb":
+            self._put(text)
+            self._is_hinting = True
+
     def write(self, text: str) -> None:
         """Writes a text; what could do harm to a terminal does not reach one."""
-        if not text or self.is_broken:
-            return
-        try:
-            self._stream.write(printable(text) if self.is_terminal else text)
-            self._stream.flush()
-        except OSError as error:
-            self.is_broken = True
-            if not isinstance(error, BrokenPipeError):
-                say(f"terret: standard output: {error}")
-            self._broken()
-        self._mid_line = not text.endswith("\n")
+        if text:
+            self._put(printable(text) if self.is_terminal else text)
+            self._mid_line = not text.endswith("\n")
 
     def end_line(self) -> None:
         """Begins a new line, unless one has just begun; what was streamed is over."""
         self.write(self._wrapping.end())
         if self._mid_line:
             self.write("\n")
+        elif self._is_hinting:
+            self._put("")
+
+    def _put(self, text: str) -> None:
+        if self.is_broken:
+            return
+        erase, self._is_hinting = _ERASE if self._is_hinting else "", False
+        try:
+            self._stream.write(erase + text)
+            self._stream.flush()
+        except OSError as error:
+            self.is_broken = True
+            if not isinstance(error, BrokenPipeError):
+                say(f"terret: standard output: {error}")
+            self._broken()
 
 
 @contextmanager

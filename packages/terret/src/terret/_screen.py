@@ -14,6 +14,7 @@ from terret_sessions import (
     MaxSteps,
     MaxTokens,
     SessionEvent,
+    StepStart,
     ToolCall,
     ToolResult,
     TurnEnd,
@@ -60,6 +61,8 @@ class Screen:
         match event.view:
             case TurnStart():
                 self._answer = ""
+            case StepStart() if self._stream and not self._quiet:
+                self._out.hint("...")
             case AssistantChunk(chunk=TextDelta(text=text)):
                 self._show_piece(text)
             case AssistantChunk():
