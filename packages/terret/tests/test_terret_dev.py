@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,6 +34,14 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+def change(project: Path, files: Mapping[str, str]) -> None:
+    """Replaces files, as close together as can be."""
+    for number, text in enumerate(files.values()):
+        (project / f".{number}").write_text(text)
+    for number, name in enumerate(files):
+        os.replace(project / f".{number}", project / name)
+
+
 def is_free(address: str) -> bool:
     """Whether nobody listens there."""
     with socket.socket() as attempt:
@@ -47,9 +55,11 @@ def test_agents_rules_and_prompts_count_without_a_restart(project: Path, dev: Pr
     asked = say(address, 'use add {"a": 1, "b": 2}', sessionId="one")
     assert asked["type"] == "approval"
     (main / "agent.yml").write_text("systemPrompt: New\n")
-    (project / "agents/shop").mkdir()
-    (project / "agents/shop/agent.yml").write_text("promptFile: words.txt\n")
-    (project / "agents/shop/words.txt").write_text("Buy\n")
+    shop = project / "agents/.shop"
+    shop.mkdir()
+    (shop / "agent.yml").write_text("promptFile: words.txt\n")
+    (shop / "words.txt").write_text("Buy\n")
+    shop.rename(project / "agents/shop")
     dev.line("agents: main, shop")
     assert ask(address + asked["approveUrl"], {})[1]["text"] == "Old: 3.0"
     assert say(address, "Hello.", sessionId="one")["text"] == "New: Hello."
@@ -70,9 +80,9 @@ def test_changed_code_restarts_the_service(project: Path, dev: Program) -> None:
     (project / ".terret/note.py").write_text("not a module of the project")
     first = say(dev.address(), 'use add {"a": 1, "b": 2}', sessionId="one")
     assert first["text"] == "Old: 3.0"
-    edit(project / SUMS, "return a + b", "return a + b + 0.5")
-    (project / ".env").write_text("X=1\n")
-    edit(project / "mirror.py", "import json", "import json  # twice")
+    sums = (project / SUMS).read_text().replace("return a + b", "return a + b + 0.5")
+    mirror = (project / "mirror.py").read_text()
+    change(project, {SUMS: sums, ".env": "X=1\n", "mirror.py": mirror + "# changed\n"})
     address = dev.address(times=2)
     assert say(address, 'use add {"a": 1, "b": 2}', sessionId="one")["text"] == "Old: 3.5"
     rest = f"after={first['cursor']}&follow=turn"
