@@ -51,7 +51,7 @@ def _main(
 def run(
     boot: Any,
     words: Annotated[
-        list[str] | None, Argument(metavar="[AGENT] MESSAGE...", help="`-` reads stdin.")
+        list[str] | None, Argument(metavar="[AGENT] MESSAGE", help="`-` reads stdin.")
     ] = None,
     text: Annotated[str | None, Option("--input", metavar="TEXT", help="The message.")] = None,
     agent: Agent = None,
@@ -73,7 +73,7 @@ def run(
 @harness_command
 def chat(
     boot: Any,
-    name: Annotated[str | None, Argument(metavar="[AGENT]")] = None,
+    name: Annotated[str | None, Argument(metavar="AGENT")] = None,
     agent: Agent = None,
     session: Session = None,
     tenant: Tenant = None,
@@ -154,7 +154,7 @@ def plugin_new(
 
 @app.command()
 @harness_command
-def explain(boot: Any, entry: Annotated[str | None, Argument(metavar="[ENTRY]")] = None) -> Work:
+def explain(boot: Any, entry: Annotated[str | None, Argument(metavar="ENTRY")] = None) -> Work:
     """Say what does not run and why, or all about one entry."""
     from ._explaining import explain_entries
 
@@ -184,7 +184,7 @@ def events(
 @harness_command
 def sessions_list(
     boot: Any,
-    name: Annotated[str | None, Argument(metavar="[AGENT]")] = None,
+    name: Annotated[str | None, Argument(metavar="AGENT")] = None,
     agent: Agent = None,
     tenant: Tenant = None,
 ) -> Work:

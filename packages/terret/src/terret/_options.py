@@ -19,12 +19,14 @@ SessionId = Annotated[
     str, Argument(metavar="ID", help="With --agent its own id, else that of the whole store.")
 ]
 Verbose = Annotated[bool, Option("--verbose", "-v", help="Tracebacks of errors.")]
-Tenant = Annotated[str | None, Option("--tenant", metavar="NAME", help="Default: default.")]
+Tenant = Annotated[
+    str | None, Option("--tenant", metavar="NAME", help="Whose sessions; else those of `default`.")
+]
 OnAsk = Annotated[
     Literal["prompt", "deny", "allow"] | None,
-    Option("--on-ask", help="Who decides about calls; default: the terminal, if there is one."),
+    Option("--on-ask", help="Who decides about calls; else a terminal, if there is one."),
 ]
-File = Annotated[Path | None, Argument(metavar="[FILE]", help="Default: the harness.yml above.")]
+File = Annotated[Path | None, Argument(metavar="FILE", help="Default: the harness.yml above.")]
 
 
 @dataclass(frozen=True, kw_only=True)
