@@ -26,7 +26,7 @@ def count_lines(run: ChunkRun, lines: Sequence[bytes], at: int, seq: int) -> int
 
 
 def run_columns(
-    run: ChunkRun, lines: Sequence[bytes], first: int
+    run: ChunkRun, lines: list[bytes], first: int
 ) -> tuple[list[int], list[str]] | None:
     """Times and texts of lines that are, to the byte, those of a run from seq `first` on.
 
@@ -34,18 +34,19 @@ def run_columns(
     """
     begin = len(_LEAD % first)
     end = begin + _TIME_DIGITS
-    times = [line[begin:end] for line in lines]
+    stamps = [line[begin:end] for line in lines]
     values = [line[end + len(run.head) : -len(_TAIL)] for line in lines]
     seqs = range(first, first + len(lines))
-    if lines != _lines(run, seqs, times, values) or not b"".join(times).isdigit():
+    if lines != _lines(run, seqs, stamps, values) or not b"".join(stamps).isdigit():
         return None
     try:
+        times = from_json(b"[%b]" % b",".join(stamps))
         texts = from_json(b"[%b]" % b",".join(values))
     except ValueError:
         return None
     if set(map(type, texts)) != {str} or len(texts) != len(lines):
         return None
-    return [*map(int, times)], texts
+    return times, texts
 
 
 def _lines(

@@ -75,7 +75,7 @@ class LogReader:
         count = 0 if seq < self._singly else count_lines(run, lines, at, seq)
         if not count:
             return 0
-        columns = run_columns(run, lines[at : at + count], seq)
+        columns = run_columns(run, list(lines[at : at + count]), seq)
         if columns is None:  # each of them goes the long way, which finds out what is wrong
             self._singly = seq + count
             return 0
