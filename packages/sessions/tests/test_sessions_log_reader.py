@@ -1,5 +1,6 @@
 import gc
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from terret_llm import (
     BlockStart,
     Chunk,
+    HarnessError,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -151,6 +153,27 @@ def test_a_row_within_a_run_is_read_as_exactly_as_any(
         assert reader.events == session.events[:4]
         reader.extend([DELTA + b"\n"])
         assert reader.events[4].view == AssistantChunk(1, 1, TextDelta(0, "x"))
+
+
+def _outcome(read: Callable[[list[bytes]], LogReader], lines: list[bytes]) -> object:
+    try:
+        return list(read(lines).events)
+    except HarnessError as error:
+        return type(error), str(error)
+
+
+@given(runs, st.data())
+def test_rows_are_read_together_as_one_by_one(
+    parts: list[tuple[Chunk, int, int]], data: st.DataObject
+) -> None:
+    """S-083: Whatever is wrong with one of them."""
+    lines = event_lines(_session(parts).events)
+    at = data.draw(st.integers(0, len(lines) - 1))
+    place = data.draw(st.integers(0, len(lines[at]) - 1))
+    other = data.draw(st.sampled_from([b"", b"0", b"-", b'"', b",", b"\\", b"}", b"\xff", b" "]))
+    lines[at] = lines[at][:place] + other + lines[at][place + data.draw(st.integers(0, 1)) :]
+
+    assert _outcome(_extended, lines) == _outcome(_read, lines)
 
 
 @pytest.mark.parametrize("place", [0, 1, 7, 8])
