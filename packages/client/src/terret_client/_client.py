@@ -112,11 +112,11 @@ class TerretClient:
     ) -> AsyncGenerator[Event]:
         """Sends a message and yields the events of its turn, up to and with its last one.
 
-        A connection that breaks is made again, with waits that begin with what the service asks
-        for; no event is missed and none comes twice. An answer that is no stream is yielded as one
-        `error` event. Raises `UnreachableError` if no answer comes at first and `StreamLostError`
-        if a broken stream cannot be taken up again. Hold it in `contextlib.aclosing` if you may
-        leave it early.
+        It is sent when the first event is asked for. A connection that breaks is made again, with
+        waits that begin with what the service asks for; no event is missed and none comes twice.
+        An answer that is no stream is yielded as one `error` event. Raises `UnreachableError` if
+        no answer comes at first and `StreamLostError` if a broken stream cannot be taken up again.
+        Hold it in `contextlib.aclosing` if you may leave it early.
         """
         body = _message(message, session_id, message_id or str(uuid4()), when_busy, metadata)
         url = path("agents", agent, "messages", "stream")
@@ -199,7 +199,8 @@ class TerretClient:
 
         Waits as `send_message` does. With `wait=False` it returns when the decision is stored.
         """
-        return await self._decide("approvals", approval_id, "approve", wait, args=args, note=note)
+        given = {"args": args, "note": note}
+        return await self._decide("approvals", approval_id, "approve", given, wait=wait)
 
     @overload
     async def deny_call(
@@ -213,7 +214,7 @@ class TerretClient:
         self, approval_id: str, *, note: str | None = None, wait: bool = True
     ) -> Reply | Accepted:
         """Denies a call, which stops the turn. Waits as `approve_call` does."""
-        return await self._decide("approvals", approval_id, "deny", wait, note=note)
+        return await self._decide("approvals", approval_id, "deny", {"note": note}, wait=wait)
 
     @overload
     async def answer_question(
@@ -227,7 +228,7 @@ class TerretClient:
         self, question_id: str, answer: str, *, wait: bool = True
     ) -> Reply | Accepted:
         """Answers a question of an agent. Waits as `approve_call` does."""
-        return await self._decide("questions", question_id, "answer", wait, answer=answer)
+        return await self._decide("questions", question_id, "answer", {"answer": answer}, wait=wait)
 
     async def get_session_history(self, agent: str, session_id: str) -> SessionHistory:
         """Returns what was said in a session, also while a turn runs."""
@@ -255,7 +256,7 @@ class TerretClient:
         return await call(self._http, "POST", url, lambda body: bool(body["cancelled"]), json=json)
 
     async def _decide(
-        self, kind: str, id: str, what: str, wait: bool, **given: object
+        self, kind: str, id: str, what: str, given: Mapping[str, object], *, wait: bool
     ) -> Reply | Accepted:
         json = {name: value for name, value in given.items() if value is not None}
         params = {} if wait else {"wait": "false"}
