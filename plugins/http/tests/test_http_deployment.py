@@ -1,13 +1,16 @@
 """Where the app runs: below a prefix, in another server, without its neighbours."""
 
+from collections.abc import Sequence
+
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from agent_projects import Project
 from http_apps import SERVICE, Client, run_service
+from terret_llm import Llm, ModelInfo
 from terret_plugin_loop_events import schema_bytes
-from terret_testing import call, say
+from terret_testing import ScriptedModel, call, say
 
 
 async def test_below_a_prefix_all_addresses_have_it(seller: Project) -> None:
@@ -34,6 +37,48 @@ async def test_the_schema_of_the_protocol_is_served_as_it_is(project: Project) -
         served = await service.client.get("/protocol/loop-event.schema.json")
         assert served.body == schema_bytes()
         assert served.headers["content-type"] == "application/json"
+
+
+async def test_administrators_see_how_it_is_set_up(project: Project) -> None:
+    """E-210: Settings of plugins are not shown: they may hold secrets."""
+    secret = "plugins: {later: {use: ./later.py, enabled: false, key: s3cret}}"
+    project.agent("shop", f"systemPrompt: Sell things.\ndescription: A shop.\n{secret}")
+    async with run_service(project) as service:
+        client = service.client
+        agent = (await client.get("/agents/shop/config")).json
+        assert (agent["name"], agent["description"]) == ("shop", "A shop.")
+        assert (agent["systemPrompt"], agent["plugins"]) == ("Sell things.", ["later"])
+        config = (await client.get("/config")).json
+        assert config["environment"] == "production"
+        assert {"name": "http", "state": "active"} in config["plugins"]
+        assert "s3cret" not in repr((agent, config))
+        models = (await client.get("/config/models")).json
+        assert models == {"providers": [{"name": "scripted"}]}
+        assert (await client.get("/config/gateways")).json == {"sources": []}
+
+
+async def test_the_models_of_a_provider_are_listed(project: Project) -> None:
+    """Whatever keeps the provider from it is in the log, not in the answer."""
+
+    class Listing(ScriptedModel):
+        async def list_models(self, provider: str) -> Sequence[ModelInfo]:
+            return (ModelInfo(id="big", context_window=1000),)
+
+    class Broken(ScriptedModel):
+        async def list_models(self, provider: str) -> Sequence[ModelInfo]:
+            raise RuntimeError("the key s3cret is not valid")
+
+    async with run_service(project) as service:
+        service.ctx[Llm].register_adapter("listing", Listing())
+        service.ctx[Llm].register_adapter("broken", Broken())
+        client = service.client
+        listed = (await client.get("/config/models?provider=listing")).json["models"]
+        assert listed == [{"id": "big", "contextWindow": 1000}]
+        broken = await client.get("/config/models?provider=broken")
+        assert broken.code == "502 gateway"
+        assert broken.json["errorId"]
+        assert "s3cret" not in broken.body.decode()
+        assert (await client.get("/config/models?provider=none")).code == "404 not_found"
 
 
 @pytest.mark.parametrize(

@@ -207,13 +207,22 @@ class ProviderEntry(Answer):
     """A provider of models."""
 
     name: str
-    default_model: str | None = None
+    title: str | None = None
+
+
+class ModelEntry(Answer):
+    """A model of a provider."""
+
+    id: str
+    title: str | None = None
+    context_window: int | None = None
 
 
 class Models(Answer):
-    """The providers of models."""
+    """The providers of models, and the models of one of them."""
 
     providers: list[ProviderEntry]
+    models: list[ModelEntry] | None = None
 
 
 class Gateways(Answer):

@@ -122,6 +122,12 @@ class PageQuery(Query):
     cursor: str | None = None
 
 
+class ModelsQuery(Query):
+    """Whose models are listed too."""
+
+    provider: str | None = None
+
+
 class EventsQuery(Query):
     """Which events, from where on, and for how long; the header Last-Event-ID beats `after`."""
 

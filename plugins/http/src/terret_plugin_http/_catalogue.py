@@ -1,16 +1,20 @@
 """The routes about the service itself: agents, configuration, protocol, health."""
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Final
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
-from terret_llm import Llm
+from terret_llm import Llm, ModelInfo
 
 from ._answers import AgentList, Answer, Gateways, Health, Models, Resolved
+from ._bodies import ModelsQuery, NoQuery, Query
 from ._calls import Call, Endpoint, Handler
 from ._config import Role
+from ._errors import HttpError, error_id
+from ._neighbours import Entries
 from ._status import Status
 
 
@@ -39,9 +43,15 @@ async def show_agent(call: Call) -> ASGIApp:
         "name": definition.name,
         "systemPrompt": definition.prompt,
         "tools": [tool.name for tool in definition.tools],
-        "plugins": sorted(definition.config.plugins),  # their settings may hold secrets
+        "plugins": _names(definition.plugins),  # their settings may hold secrets
     }
     return JSONResponse(body, headers=_NO_STORE)
+
+
+def _names(plugins: Entries | Mapping[str, object] | None) -> list[str]:
+    if plugins is None:
+        return []
+    return sorted(plugins if isinstance(plugins, Mapping) else plugins.items)
 
 
 async def show_config(call: Call) -> ASGIApp:
@@ -60,10 +70,35 @@ async def show_config(call: Call) -> ASGIApp:
 
 
 async def list_models(call: Call) -> ASGIApp:
-    """Lists the providers of models."""
-    llm = call.site.ctx.get(Llm)
-    providers = [{"name": each.name} for each in llm.list_providers()] if llm else []
-    return JSONResponse({"providers": providers}, headers=_NO_STORE)
+    """Lists the providers of models and, asked for, the models of one."""
+    llm, wanted = call.site.ctx.get(Llm), call.queried(ModelsQuery).provider
+    providers = llm.list_providers() if llm is not None else ()
+    body: dict[str, object] = {
+        "providers": [_present(name=each.name, title=each.title) for each in providers]
+    }
+    if llm is not None and wanted is not None:
+        if all(each.name != wanted for each in providers):
+            raise HttpError(404, "not_found", f'there is no provider "{wanted}"')
+        body["models"] = [
+            _present(id=each.id, title=each.title, contextWindow=each.context_window)
+            for each in await _models(call, llm, wanted)
+        ]
+    return JSONResponse(body, headers=_NO_STORE)
+
+
+async def _models(call: Call, llm: Llm, provider: str) -> tuple[ModelInfo, ...]:
+    try:
+        return await llm.list_models(provider)
+    except Exception as error:
+        id = error_id()
+        call.site.ctx.report(error, label=f"models of {provider} (error {id})")
+        text = f'the provider "{provider}" does not list its models: see the log'
+        raise HttpError(502, "gateway", text, errorId=id) from None
+
+
+def _present(**fields: object) -> dict[str, object]:
+    """Returns the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 async def list_gateways(call: Call) -> ASGIApp:
@@ -92,7 +127,12 @@ _NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
 def _get(
-    path: str, handler: Handler, summary: str, role: Role | None, model: type[Answer]
+    path: str,
+    handler: Handler,
+    summary: str,
+    role: Role | None,
+    model: type[Answer],
+    query: type[Query] = NoQuery,
 ) -> Endpoint:
     return Endpoint(
         method="GET",
@@ -102,6 +142,7 @@ def _get(
         summary=summary,
         answers={200: (model,)},
         errors=(400, 401, 403, 404, 500, 502, 503),
+        query=query,
     )
 
 
@@ -111,7 +152,9 @@ ENDPOINTS: Final = (
         "/agents/{agent}/config", show_agent, "Tell how an agent is set up.", Role.ADMIN, Resolved
     ),
     _get("/config", show_config, "Tell how the service is set up.", Role.ADMIN, Resolved),
-    _get("/config/models", list_models, "List the providers of models.", Role.ADMIN, Models),
+    _get(
+        "/config/models", list_models, "List providers and models.", Role.ADMIN, Models, ModelsQuery
+    ),
     _get("/config/gateways", list_gateways, "List the sources of tools.", Role.ADMIN, Gateways),
     _get(
         "/protocol/loop-event.schema.json",
