@@ -7,6 +7,7 @@ it repeats, piece by piece unless it was `at once`; after calls it tells their r
 
 import json
 import re
+import signal
 import subprocess
 import threading
 from pathlib import Path
@@ -113,8 +114,15 @@ async def leave() -> str:
     return "done"
 
 
+@tool
+async def interrupt() -> None:
+    """Send this process what Ctrl-C sends, and never end."""
+    signal.raise_signal(signal.SIGINT)
+    await anyio.sleep_forever()
+
+
 @plugin(inject=(Llm, Tools))
 def obedient(ctx: Context) -> None:
     ctx[Llm].register_adapter("obedient", Obedient())
-    for each in (add, refund, shout, hang, block, leave):
+    for each in (add, refund, shout, hang, block, leave, interrupt):
         ctx[Tools].register(each)

@@ -226,3 +226,23 @@ def test_messages_that_wait_have_their_turns_first(terret: Run, project: Path, t
         f"  user      {text}",
         "  user      mine",
     ]
+
+
+def test_a_message_that_is_taken_back_has_a_turn_of_two_events(terret: Run, project: Path) -> None:
+    """E-126, E-236, E-243: Interrupted while an earlier message has its turn."""
+    (project / "earlier.py").write_text(EARLIER.replace("TEXT", "interrupt {}"))
+    mount(project, "  earlier: {use: ./earlier.py}")
+    code, out, err = terret("run", "--json", "--session", "s", "mine")
+    assert (code, rows(out)) == (
+        130,
+        [{"type": "session", "sessionId": "s"}, {"type": "error", "error": "aborted: user"}],
+    )
+    assert err.startswith("error: cancelled before the turn of the message\n")
+    code, out, err = terret("run", "mine")
+    assert (code, out) == (130, "")
+    first, *others = err.splitlines()
+    assert others == [
+        "messages from before have their turns first",
+        "error: cancelled before the turn of the message",
+        f'go on with: terret run --{first} "..."',  # --session and its id
+    ]

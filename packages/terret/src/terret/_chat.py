@@ -127,9 +127,9 @@ class Chat:
     async def _take(self, line: str) -> None:
         if line == "/session":
             say(raw_id(self._agent))
-        elif line.startswith("/") or not line:
+        elif line.startswith("/") and len(line.split()) == 1:
             say(_HELP)
-        else:
+        elif line:
             try:
                 (await self._present()).send(line)
             except (ValueError, CommandError) as error:
@@ -157,9 +157,10 @@ class Chat:
         self._interrupted = 0
 
     def _command(self, line: str) -> bool:
+        """Does what a line says that comes during a turn, unless it is an answer or a message."""
         if line == "/cancel":
             self._agent.cancel(USER)
-        return line == "/cancel"
+        return line == "/cancel" or (not line and not self._dialogue.is_asking)
 
     def _interrupt(self) -> None:
         self._interrupted += 1

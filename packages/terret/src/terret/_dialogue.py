@@ -35,6 +35,11 @@ class Dialogue:
         """Sets what the arrow keys give, before the first message is read."""
         self._history = tuple(messages)
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether the next line is an answer."""
+        return self._questions > 0
+
     async def next(self) -> str | None:
         """Returns the next message; `None` at the end. Raises `InterruptedLineError`."""
         while not self._is_over:
