@@ -8,15 +8,16 @@ PROJECT = """
 from terret_testing import say, script
 import sniffio
 
-async def test_both_backends(anyio_backend, harness):
-    assert sniffio.current_async_library() == anyio_backend
+async def test_both_backends(harness, request):
+    assert f"[{sniffio.current_async_library()}]" in request.node.name
     async with harness(model=script(say("hello"))) as h:
         assert await h.send("hi") == "hello"
 """
 
 
 def test_async_tests_of_a_project_run_on_both_backends(pytester: pytest.Pytester) -> None:
-    pytester.makeini("[pytest]\nanyio_mode = auto\nfilterwarnings = error\n")
+    """Without a setting."""
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
     pytester.makepyfile(PROJECT)
     result = pytester.runpytest_subprocess("-v")
     result.assert_outcomes(passed=2)

@@ -1,7 +1,7 @@
 """Fixtures for tests of Terret plugins; pytest loads them through the entry point.
 
-Asynchronous tests run on asyncio and on trio: anyio's fixture `anyio_backend` is parametrised
-over the installed backends, and `terret-testing` brings both.
+Asynchronous tests that take `harness` run on asyncio and on trio: anyio's fixture `anyio_backend`
+is parametrised over the installed backends, and `terret-testing` brings both.
 
 A package of its own, since pytest imports it at every start: `terret_testing` and all of Terret
 are imported when a test asks for a fixture.
@@ -9,6 +9,7 @@ are imported when a test asks for a fixture.
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from inspect import iscoroutinefunction, signature
 from typing import Any
 
 import pytest
@@ -30,6 +31,23 @@ def pytest_configure(config: pytest.Config) -> None:
         "virtual_time: waiting takes no time: when every task waits, time jumps to the next moment"
     )
     config.addinivalue_line("markers", text)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> None:
+    """Lets anyio's plugin run tests that take `harness`, unless pytest-asyncio is there for that.
+
+    For other asynchronous tests of a project, its setting `anyio_mode = auto` does the same.
+    """
+    if (
+        collector.istestfunction(obj, name)
+        and iscoroutinefunction(obj)
+        and "harness" in signature(obj).parameters
+        and not collector.config.pluginmanager.has_plugin("asyncio")
+    ):
+        pytest.mark.usefixtures("anyio_backend")(obj)
 
 
 @pytest.hookimpl(tryfirst=True)

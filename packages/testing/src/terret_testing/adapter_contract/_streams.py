@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 import anyio
+import pytest
 import anyio.lowlevel
 
 from terret_context import Container, Context, plugin
@@ -43,6 +44,8 @@ async def adapter_running(
 
 class AdapterContract(ABC):
     """What every adapter has to keep, wherever its model is."""
+
+    pytestmark = pytest.mark.anyio
 
     @abstractmethod
     def running(self) -> AbstractAsyncContextManager[tuple[Llm, GenerateOptions]]:

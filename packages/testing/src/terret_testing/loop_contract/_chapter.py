@@ -53,6 +53,8 @@ class Dialect:
 class Chapter:
     """A part of the contract of loops; see `LoopContract`."""
 
+    pytestmark = pytest.mark.anyio
+
     patience: ClassVar[float] = 30.0
     loop: ClassVar[Mount | str]
     dialect: ClassVar[Dialect] = Dialect()
