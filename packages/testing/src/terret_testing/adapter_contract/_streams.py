@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 
 import anyio
-import pytest
 import anyio.lowlevel
+import pytest
 
 from terret_context import Container, Context, plugin
 from terret_llm import (
