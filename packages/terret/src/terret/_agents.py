@@ -58,7 +58,9 @@ async def open_agent(root: Container, name: str, address: Address, *, quiet: boo
         running = agents.named(name) if address.session is None else None
         return running or await agents.start(name, session_id=address.session)
     except (TerretError, ValueError) as error:
-        raise CommandError(f'the agent "{name}" cannot start: {error}') from error
+        text = str(error)
+        whose = "" if f'"{name}"' in text else f'the agent "{name}" cannot start: '
+        raise CommandError(f"{whose}{text}") from error
 
 
 def raw_id(agent: Agent) -> str:
