@@ -17,7 +17,6 @@ from terret_context import Context, plugin
 from terret_llm import ReasoningBlock, ToolSchema, Usage
 from terret_plugin_llm_anthropic import llm_anthropic
 from terret_plugin_llm_openai import llm_openai
-from terret_plugin_llm_retry import llm_retry
 from terret_sessions import AssistantMessage, Completed, MaxTokens
 from terret_testing import (
     FaultyModelServer,
@@ -96,13 +95,9 @@ def llama_url() -> Iterator[str]:
 @pytest.mark.local_model
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_model_holds_a_conversation(wire: str, llama_url: str) -> None:
-    """M-063, M-067: two turns with a server that we have not written, on each wire.
-
-    It drops idle connections without a word, so the next request may find one dead: `llm-retry`
-    sends it again.
-    """
+    """M-063, M-067: two turns with a server that we have not written, on each wire."""
     # an answer that begins with an emoji, as some do by chance, leaves the server's counts out
-    async with talking(wire, llama_url, llm_retry, temperature=0.0) as harness:
+    async with talking(wire, llama_url, temperature=0.0) as harness:
         for text in ("Say hello.", "And what is the capital of France?"):
             assert await harness.send(text), harness.turn_end
             assert isinstance(harness.turn_end, Completed | MaxTokens)

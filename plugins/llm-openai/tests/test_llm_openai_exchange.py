@@ -1,6 +1,7 @@
 """One request and its answer over a real socket: what is sent, what comes back, how it ends."""
 
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -153,6 +154,26 @@ async def test_a_refused_connection_is_a_transport_failure_that_names_the_host()
     assert found.message == (
         f"cannot connect to openai at 127.0.0.1:{port}: Connection refused; does the server run?"
     )
+
+
+CLOSED = WireAnswer(headers_first=False, ending="hang-up")
+
+
+@pytest.mark.parametrize("closed", [CLOSED, replace(CLOSED, ending="reset")])
+async def test_a_resting_connection_that_was_closed_is_replaced(closed: WireAnswer) -> None:
+    """M-072: the server closes it just when it is used again; nobody needs to repeat anything."""
+    async with FaultyModelServer(HELLO, closed, HELLO) as server, mounted(server) as llm:
+        for _ in range(2):
+            assert await collected(llm.stream(request())) == HELLO_CHUNKS
+    assert (len(server.requests), server.connections) == (3, 2)
+    assert server.requests[1].body == server.requests[2].body
+
+
+async def test_a_new_connection_that_was_closed_is_a_failure() -> None:
+    """B-019: whether to ask again is for the policy."""
+    async with FaultyModelServer(CLOSED) as server, mounted(server) as llm:
+        assert (await failure(llm)).code == "TRANSPORT"
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("spoilt", [BEGUN.hangs_up(), BEGUN.resets()])

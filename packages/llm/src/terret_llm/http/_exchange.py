@@ -18,6 +18,21 @@ from ._failures import broken, endless, refused, silent
 _MAX_ERROR_BYTES = 64 * 1024
 _DRAIN_SECONDS = 0.05
 _TAIL_SECONDS = 5.0
+_AT_ONCE_SECONDS = 1.0
+_CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+
+
+class _NewConnection:
+    """Whether a request opened a connection, as the client's trace of it tells."""
+
+    def __init__(self) -> None:
+        self._opened = False
+
+    async def __call__(self, event: str, info: object) -> None:
+        self._opened = self._opened or event.endswith("connect_tcp.started")
+
+    def __bool__(self) -> bool:
+        return self._opened
 
 
 class Exchange:
@@ -119,16 +134,27 @@ class Exchange:
         raise self._too_slow()
 
     async def _sent(self) -> httpx2.Response:
-        """The response, once its headers are there."""
-        try:
-            with anyio.move_on_after(self._due - time.monotonic()):
-                response = await self._client.send(self._request, stream=True)
-                if self._client_watches:
-                    self._request.extensions["timeout"]["read"] = self._settings.idle_timeout
-                return response
-        except httpx2.HTTPError as error:
-            raise broken(error, self._settings) from error
-        raise self._too_slow()
+        """The response, once its headers are there.
+
+        A server may close a resting connection just when it is used again. That shows at once,
+        before a byte of an answer, and the request goes out on another connection.
+        """
+        late = time.monotonic() + _AT_ONCE_SECONDS
+        while True:
+            is_new = _NewConnection()
+            self._request.extensions["trace"] = is_new
+            try:
+                with anyio.move_on_after(self._due - time.monotonic()):
+                    response = await self._client.send(self._request, stream=True)
+                    if self._client_watches:
+                        self._request.extensions["timeout"]["read"] = self._settings.idle_timeout
+                    return response
+            except httpx2.HTTPError as error:
+                was_closed = isinstance(error, _CLOSED) and time.monotonic() < late
+                if is_new or not was_closed:
+                    raise broken(error, self._settings) from error
+            else:
+                raise self._too_slow()
 
     async def _leave(self) -> None:
         async with aclosing(self._response):
