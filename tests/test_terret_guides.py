@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import typer
 
 from end_to_end import ROOT
+from terret._app import app
 from terret_agents import USER, Agents
 from terret_llm import PluginSource, create_user_message
 from terret_testing import SCRIPTED, Harness, say, script
@@ -75,3 +77,19 @@ def test_the_tests_of_an_example_pass(folder: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout
+
+
+def test_the_reference_has_every_command_and_flag() -> None:
+    """The page is written by hand; flags of one command stand in its row."""
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
+    program = typer.main.get_command(app)
+    assert isinstance(program, typer.core.TyperGroup)
+    groups = [(f"terret {name}", each) for name, each in program.commands.items()]
+    for group, command in groups:
+        inner = command.commands if isinstance(command, typer.core.TyperGroup) else {"": command}
+        for name, each in inner.items():
+            assert f"`{group} {name}".rstrip() in page, f"{group} {name}"
+            flags = [flag for param in each.params for flag in param.opts if flag[:2] == "--"]
+            known = {"--quiet": "`-q`", "--verbose": "`-v`", "--config": "`-c FILE`"}
+            missing = [flag for flag in flags if known.get(flag, flag) not in page]
+            assert not missing, f"{group} {name}: {missing}"
