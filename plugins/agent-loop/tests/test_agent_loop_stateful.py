@@ -31,6 +31,7 @@ from terret_agents import (
     AgentHandle,
     Agents,
     Block,
+    RequestInvariantError,
     TurnStopping,
 )
 from terret_context import Container, Context, Fiber, Plugin, plugin
@@ -278,7 +279,7 @@ class World:
             await fiber.dispose()
 
     def _note(self, failure: AgentFailure) -> None:
-        if isinstance(failure.error, LogInvariantError):
+        if isinstance(failure.error, LogInvariantError | RequestInvariantError):
             self.broken.append(failure.error)
 
 
@@ -354,5 +355,5 @@ def check_input(world: World) -> None:
 def test_whatever_happens_the_log_is_sound_and_the_agent_comes_to_rest(
     backend: str, replies: list[Reply], steps: list[Step]
 ) -> None:
-    """L-015, L-179, L-227, S-080: log invariants, input, calls with results, convergence."""
+    """L-015, L-154, L-179, L-227, S-080: log and requests, input, calls, convergence."""
     anyio.run(drive, replies, steps, backend=backend)
