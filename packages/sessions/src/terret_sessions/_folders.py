@@ -1,4 +1,5 @@
 import os
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -8,7 +9,8 @@ def make_folder(folder: Path) -> None:
     missing = [*takewhile(lambda each: not each.exists(), (folder, *folder.parents))]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for each in missing:
-        keep_names(each.parent)
+        with suppress(PermissionError):  # of a folder that may be written but not read
+            keep_names(each.parent)
 
 
 def keep_names(folder: Path) -> None:
