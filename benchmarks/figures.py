@@ -26,7 +26,7 @@ class Row:
 
     def __str__(self) -> str:
         figures = f"{self.figure:8.2f} {self.unit:3} floor {self.floor:8.2f}  x{self.ratio:.2f}"
-        target = "" if self.target is None else f"  target x{self.target}"
+        target = "" if self.target is None else f"  target x{self.target:.3g}"
         return f"{self.name:36} {figures}{target}{'' if self.ok else '  MISSED'}"
 
     def as_json(self) -> dict[str, object]:
