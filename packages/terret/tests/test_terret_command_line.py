@@ -132,6 +132,16 @@ def test_events_of_clients_need_their_plugin(terret: Run) -> None:
     assert err == "terret: --json needs the plugin loop-events in harness.yml\n"
 
 
+def test_an_agent_of_the_list_that_failed_to_start_is_refused(terret: Run) -> None:
+    """E-563: The others run."""
+    lost = "{id: lost, provider: echo, model: m, resumeSessionId: gone}"
+    more = f"agent-loop.agents=[{lost}, {{id: well, provider: echo, model: m}}]"
+    code, out, err = terret("run", "--set", more, "--agent", "lost", "hi")
+    assert (code, out) == (2, "")
+    assert 'terret: the agent "lost" cannot start: ' in err
+    assert terret("run", "--set", more, "--agent", "well", "hi")[:2] == (0, "m: hi\n")
+
+
 def test_values_can_be_set_for_one_run(terret: Run) -> None:
     more = "agent-loop.agents=[{id: solo, provider: echo, model: set}]"
     assert terret("run", "--set", more, "hi")[:2] == (0, "set: hi\n")
