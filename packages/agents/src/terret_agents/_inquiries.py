@@ -156,6 +156,7 @@ class Inquiries(ABC, Generic[ItemT, ReplyT]):
             item = make()
             self.log_asked(item)
             found = self._open[item.id] = _Open[ItemT, ReplyT](item)
+            self.ctx.spawn(self._keep, item, name=f"{self.log.kind} {item.id}")
             try:
                 await self._settle(found)
                 await checkpoint_if_cancelled()
@@ -176,7 +177,6 @@ class Inquiries(ABC, Generic[ItemT, ReplyT]):
 
     async def _settle(self, found: _Open[ItemT, ReplyT]) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._keep, found.item)
             group.start_soon(self._consult, found)
             group.start_soon(self._expire, found)
             await found.settled.wait()
