@@ -68,16 +68,22 @@ def open_terminal() -> Iterator[Terminal | None]:
         yield None
         return
     with open(found, "w", encoding="utf-8", errors="replace") as file:
-        # A process in the background would be stopped when it reads.
-        is_in_front = os.tcgetpgrp(found) == os.getpgrp()
-        yield Terminal(Lines(file), file, is_terminal=True) if is_in_front else None
+        yield Terminal(Lines(file), file, is_terminal=True) if _is_in_front(file) else None
 
 
 def standard_terminal() -> Terminal:
     """Returns standard error and standard input, which may be no terminal."""
     both = (sys.stdin, sys.stderr)
-    is_terminal = all(stream is not None and stream.isatty() for stream in both)
+    is_terminal = all(each is not None and each.isatty() and _is_in_front(each) for each in both)
     return Terminal(Lines(sys.stdin), sys.stderr, is_terminal=is_terminal)
+
+
+def _is_in_front(terminal: TextIO) -> bool:
+    """Whether this process may read there; one in the background would be stopped."""
+    try:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except (OSError, AttributeError):  # a terminal without jobs
+        return True
 
 
 def forget_typed(terminal: TextIO) -> None:
