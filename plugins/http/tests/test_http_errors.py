@@ -166,7 +166,7 @@ async def test_an_unexpected_fault_is_kept_in_the_log(
             raise RuntimeError("secret of /etc/passwd")
 
         with monkeypatch.context() as patch:
-            patch.setattr(LoopEvents, "project", broken)
+            patch.setattr(LoopEvents, "recall", broken)
             failed = await service.client.send("Hi", sessionId="one")
         assert failed.code == "500 internal"
         assert "secret" not in failed.body.decode()

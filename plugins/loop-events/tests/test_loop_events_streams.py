@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
@@ -16,8 +17,10 @@ from terret_plugin_loop_events import (
     EventStream,
     LoopEvents,
     Output,
+    Projection,
     UnknownProtocolError,
 )
+from terret_plugin_loop_events.types import LoopEvent
 from terret_sessions import SessionEvent
 from terret_testing import Harness, call, pause, reply, running_harness, say, script
 from terret_tools import Tools, tool
@@ -96,6 +99,40 @@ async def test_a_stream_goes_on_behind_any_cursor() -> None:
             after = h.ctx[LoopEvents].cursor(cursor, length=len(h.events))
             assert stored(h, after) == whole[length:]
             assert await take(opened(h, after), len(whole) - length) == whole[length:]
+
+
+async def test_the_last_turn_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E-085: Neither to tell it again nor to stream on from it is the log folded again."""
+    async with watched() as (h, events):
+        await h.send("1 + 2?")
+        recall = partial(events.recall, h.session, session_id="s", agent="a")
+        whole = stored(h)
+        recalled = recall()
+        assert [(str(each.cursor), each.event) for each in recalled] == whole
+        folded: list[SessionEvent] = []
+        fold = Projection.feed
+
+        def counted(self: Projection, event: SessionEvent) -> list[LoopEvent]:
+            folded.append(event)
+            return fold(self, event)
+
+        monkeypatch.setattr(Projection, "feed", counted)
+        for length, (cursor, _) in enumerate(whole, start=1):
+            after = events.cursor(cursor, length=len(h.events))
+            assert recall(after=after) == recalled[length:]
+            assert await take(opened(h, after), len(whole) - length) == whole[length:]
+        assert folded == []
+        stream = opened(h)
+        before = len(h.events)
+        h.agent.send("And?")
+        await h.model.reached("here")
+        assert (await anext(stream)).event["type"] == "session"
+        assert folded == list(h.events[before:]), "each new event once"
+        assert recall()[0].event["type"] == "session"
+        h.model.release("here")
+        await h.agent.when_idle()
+        ended = stored(h)
+        assert [each.event for each in recall(after=START)] == [event for _, event in ended]
 
 
 async def test_a_cursor_without_outputs_is_a_place_too() -> None:

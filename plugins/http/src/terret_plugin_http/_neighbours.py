@@ -52,6 +52,9 @@ class LoopEvents(Protocol):
         copied: int = ...,
         after: Cursor = ...,
     ) -> Iterator[Output]: ...
+    def recall(
+        self, session: Session, *, session_id: str, agent: str, after: Cursor | None = ...
+    ) -> tuple[Output, ...]: ...
     def open(
         self,
         session: Session,

@@ -32,15 +32,7 @@ async def show_session(call: Call) -> ASGIApp:
     site, key = call.site, call.key()
     session = await session_of(site, str(key))
     conversation = site.conversations.live(str(key)) or Conversation(session, key)
-    outputs = site.loop_events.project(
-        session.events,
-        session_id=key.raw_id,
-        agent=key.agent,
-        copied=session.header.seed_length or 0,
-    )
-    cursor = "0"
-    for output in outputs:
-        cursor = str(output.cursor)
+    told = site.loop_events.recall(session, session_id=key.raw_id, agent=key.agent)
     meter = site.ctx.get(TOKEN_METER)
     usage = asdict(meter.usage(session)) if meter is not None else {}
     body = {
@@ -57,7 +49,7 @@ async def show_session(call: Call) -> ASGIApp:
             for item in conversation.items.values()
         ],
         "children": [_child(site, each) for each in await children_of(site, session.id)],
-        "cursor": cursor,
+        "cursor": str(told[-1].cursor) if told else "0",
         "usage": {to_camel(name): count for name, count in usage.items()},
     }
     last = last_turn(reversed(session.events))

@@ -118,17 +118,13 @@ class Turns:
         """Returns the events of a turn so far."""
         if turn is None:
             return ()
-        session, key = conversation.session, conversation.key
-        events = session.events
-        return tuple(
-            self._loop_events.project(
-                events if turn.last is None else events[: turn.last + 1],
-                session_id=key.raw_id,
-                agent=key.agent,
-                copied=session.header.seed_length or 0,
-                after=(turn.first, -1),
-            )
+        key = conversation.key
+        outputs = self._loop_events.recall(
+            conversation.session, session_id=key.raw_id, agent=key.agent, after=(turn.first, -1)
         )
+        if turn.last is None or turn.number == conversation.session.last_turn:
+            return outputs
+        return tuple(output for output in outputs if output.cursor[0] <= turn.last)
 
     def _pending(self, conversation: Conversation, turn: Turn | None, item: Item) -> Response:
         outputs = self.outputs(conversation, turn)

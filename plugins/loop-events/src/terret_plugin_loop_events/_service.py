@@ -141,33 +141,65 @@ class LoopEvents(Service, key="loopEvents", config=LoopEventsConfig, inject=(Ses
         Without cursor it begins with the open turn, or with what comes next if there is none. It
         ends with the session. Raises `UnknownProtocolError`.
         """
+        key = (protocol, session_id, agent)
+        start = _now(session) if after is None else after
+        shared = self._tails.get(session, {}).get(key)
+        if shared is not None and shared.covers(start):
+            return EventStream(session, start, shared, None, max_bytes)
+        join = partial(self._join, session, key)
+        return EventStream(session, start, self._tail(session, key), join, max_bytes)
+
+    def recall(
+        self, session: Session, *, session_id: str, agent: str, after: Cursor | None = None
+    ) -> tuple[Output, ...]:
+        """Gives the events of protocol v1 behind a cursor so far, by default of the last turn.
+
+        The log of a live session is folded once, however often it is asked about its last turn.
+        """
+        key = (V1, session_id, agent)
+        tail = self._tails.get(session, {}).get(key)
+        if tail is None:
+            tail = self._tail(session, key)
+            for event in session.events:
+                tail.take(event)
+            if session.live:
+                self._share(session, key, tail)
+        if after is None or tail.covers(after):
+            return tuple(tail.recall(START if after is None else after))
+        copied = session.header.seed_length or 0
+        events = session.events
+        return tuple(
+            self.project(events, session_id=session_id, agent=agent, copied=copied, after=after)
+        )
+
+    def _tail(self, session: Session, key: tuple[str, str, str]) -> Tail:
+        protocol, session_id, agent = key
         copied = session.header.seed_length or 0
         projection = self.projection(
             session_id=session_id, agent=agent, protocol=protocol, copied=copied
         )
-        key = (protocol, session_id, agent)
-        start = _now(session) if after is None else after
-        return EventStream(session, start, projection, partial(self._join, session, key), max_bytes)
+        return Tail(projection, kept=protocol == V1)
+
+    def _share(self, session: Session, key: tuple[str, str, str], tail: Tail) -> None:
+        tail.seen = self._sample if key[0] == V1 else None
+        self._tails.setdefault(session, {})[key] = tail
 
     def _join(
-        self,
-        session: Session,
-        key: tuple[str, str, str],
-        stream: EventStream,
-        projection: EventProjection,
+        self, session: Session, key: tuple[str, str, str], stream: EventStream, tail: Tail
     ) -> Tail:
         if not session.live:
             stream.close()
-            return Tail(projection)
-        tails = self._tails.setdefault(session, {})
-        if key not in tails or not tails[key].streams:
-            tails[key] = Tail(projection, self._sample if key[0] == V1 else None)
-        tails[key].streams.add(stream)
-        return tails[key]
+            return tail
+        shared = self._tails.get(session, {}).get(key)
+        if shared is None or not (shared.kept or shared.streams):
+            self._share(session, key, tail)
+            shared = tail
+        shared.streams.add(stream)
+        return shared
 
     def _on_event(self, session: Session, event: SessionEvent) -> None:
         for tail in tuple(self._tails.get(session, {}).values()):
-            if tail.streams:
+            if tail.kept or tail.streams:
                 tail.feed(event)
 
     def _on_disposed(self, session: Session) -> None:

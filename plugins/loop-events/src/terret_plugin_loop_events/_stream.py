@@ -45,27 +45,53 @@ def outputs(
 
 
 class Tail:
-    """The live end of one session under one projection, shared by everybody who reads it."""
+    """The live end of one session under one projection, shared by everybody who reads it.
 
-    def __init__(
-        self, projection: EventProjection, seen: Callable[[Output], None] | None = None
-    ) -> None:
+    A kept one remembers the outputs of the last turn, so that readers need not fold the log again.
+    """
+
+    def __init__(self, projection: EventProjection, *, kept: bool) -> None:
+        self.kept = kept
+        self.seen: Callable[[Output], None] | None = None
         self.streams: set[EventStream] = set()
         self.changed = anyio.Event()
         self._projection = projection
-        self._seen = seen
+        self._recent: list[Output] = []
+        self._since = 0  # where the outputs begin that are remembered
+        self._next = 0
+
+    def take(self, event: SessionEvent) -> list[Output]:
+        """Folds the next event and gives its outputs; one that was folded already gives none."""
+        if event.seq < self._next:
+            return []
+        self._next = event.seq + 1
+        if event.type == "turn/start":
+            self._since = event.seq
+            self._recent.clear()
+        events = self._projection.feed(event)
+        new = [Output(Cursor(event.seq, number), each) for number, each in enumerate(events)]
+        if self.kept:
+            self._recent += new
+        return new
 
     def feed(self, event: SessionEvent) -> None:
         """Hands the outputs of a new event to all streams."""
-        events = self._projection.feed(event)
-        for number, output in enumerate(events):
-            given = Output(Cursor(event.seq, number), output)
-            if self._seen is not None:
-                self._seen(given)
+        new = self.take(event)
+        for output in new:
+            if self.seen is not None:
+                self.seen(output)
             for stream in tuple(self.streams):
-                stream.push(given)
-        if events:
+                stream.push(output)
+        if new:
             self.wake()
+
+    def covers(self, after: Cursor) -> bool:
+        """Tells whether everything behind a cursor is remembered."""
+        return self.kept and after >= Cursor(self._since, -1)
+
+    def recall(self, after: Cursor) -> list[Output]:
+        """Gives what is remembered behind a cursor."""
+        return [output for output in self._recent if output.cursor > after]
 
     def wake(self) -> None:
         """Wakes whoever waits for a change; one event for all is much cheaper than one each."""
@@ -85,22 +111,24 @@ class EventStream:
         self,
         session: Session,
         after: Cursor,
-        projection: EventProjection,
-        join: Callable[["EventStream", EventProjection], Tail],
+        tail: Tail,
+        join: Callable[["EventStream", Tail], Tail] | None,
         max_bytes: int | None,
     ) -> None:
         self.overflowed = anyio.Event()
         self._session = session
         self._after = after
-        self._join = join
+        self._tail = tail
+        self._join = join  # until the log has been replayed
         self._max_bytes = max_bytes
-        self._projection: EventProjection | None = projection
         self._replayed = 0
-        self._tail: Tail | None = None
         self._queue: deque[Output] = deque()
-        self._stored = 0  # how many of the queue were there before the stream was live
-        self._live_bytes = 0
         self._closed = False
+        if join is None:
+            self._queue.extend(tail.recall(after))
+            tail.streams.add(self)
+        self._stored = len(self._queue)  # how many were there before the stream was live
+        self._live_bytes = 0
 
     def __aiter__(self) -> "EventStream":
         return self
@@ -126,11 +154,11 @@ class EventStream:
     async def _filled(self) -> bool:
         """Waits until there is an output, or the stream has ended."""
         while not self._queue:
-            if self._projection is not None:
-                self._replay(self._projection)
+            if self._join is not None:
+                self._replay(self._join)
                 if not self._queue:
                     await checkpoint()
-            elif self._closed or self._tail is None:
+            elif self._closed:
                 return False
             else:
                 await self._tail.changed.wait()
@@ -150,18 +178,20 @@ class EventStream:
     def close(self) -> None:
         """Ends the stream after what waits in it; idempotent."""
         self._closed = True
-        if self._tail is not None:
-            self._tail.streams.discard(self)
-            self._tail.wake()
+        self._tail.streams.discard(self)
+        self._tail.wake()
 
-    def _replay(self, projection: EventProjection) -> None:
+    def _replay(self, join: Callable[["EventStream", Tail], Tail]) -> None:
         """Takes some of the stored log; at its end the stream becomes part of the live tail."""
         log = self._session.events
         part = log[self._replayed : self._replayed + _REPLAY_STEP]
-        self._queue.extend(outputs(projection, part, self._after))
+        for event in part:
+            self._queue.extend(
+                output for output in self._tail.take(event) if output.cursor > self._after
+            )
         self._stored = len(self._queue)
         self._replayed += len(part)
         if self._replayed == len(log):
-            self._projection = None
+            self._join = None
             if not self._closed:
-                self._tail = self._join(self, projection)
+                self._tail = join(self, self._tail)
