@@ -9,7 +9,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,14 +60,19 @@ class Typist:
 
 
 @contextmanager
-def at_terminal(folder: Path, *words: str, stdout: int | None = None) -> Iterator[Typist]:
-    """Runs the program in a folder, at a terminal that has it alone.
+def at_terminal(
+    folder: Path,
+    *words: str,
+    stdout: int | None = None,
+    program: Sequence[str] = (sys.executable, "-m", "terret"),
+) -> Iterator[Typist]:
+    """Runs a program, by default `terret`, in a folder, at a terminal of its own.
 
     Standard output is that terminal too, unless it is given.
     """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "terret", *words],
+        [*program, *words],
         cwd=folder,
         stdin=theirs,
         stdout=theirs if stdout is None else stdout,

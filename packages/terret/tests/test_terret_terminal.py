@@ -115,6 +115,14 @@ def test_without_a_terminal_nobody_is_asked(project: Path) -> None:
     assert "(--on-ask deny)" in err
 
 
+def test_nobody_is_asked_in_the_background_of_a_terminal(project: Path) -> None:
+    """E-241: The system would stop the process that reads there."""
+    job = f"{sys.executable} -m terret run '{REFUND}' & wait $!; echo ended with $?"
+    with at_terminal(project, "-mc", job, program=("sh",)) as typist:
+        typist.see("(--on-ask deny)")
+        typist.see("ended with 4")
+
+
 def test_an_interrupted_turn_keeps_its_events_and_goes_on_later(project: Path, terret: Run) -> None:
     """E-243"""
     process = start(project, "run", "--json", "--session", "s", "hang {}")
