@@ -97,6 +97,7 @@ def broken(ctx):
 def test_a_plugin_that_raises_stops_the_start_or_is_left_out(
     project: Project, chat_server: ChatServer
 ) -> None:
+    """B-242: what stands beside it runs."""
     project.write("broken.py", RAISING_PLUGIN)
     project.harness(chat_server.url("ok"), tools="broken: {use: ./broken.py}")
     refused = project.run("run", "hi")

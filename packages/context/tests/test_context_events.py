@@ -119,7 +119,7 @@ async def test_parallel_runs_everybody_to_the_end() -> None:
 
 
 async def test_emit_contains_every_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """C-023, C-210: plain or async; the others run, the emitter sees nothing."""
+    """C-023, C-210, B-249: plain or async; the others run, the emitter sees nothing."""
     heard: list[str] = []
 
     async def late(text: str) -> None:

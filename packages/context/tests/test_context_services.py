@@ -203,7 +203,7 @@ async def test_a_service_that_injects_itself_in_a_nested_plugin_leaves_nothing()
 
 
 async def test_services_mounted_in_the_worst_order_start_once_each() -> None:
-    """C-060: foo needs qux, bar needs foo and qux."""
+    """C-060, B-245: foo needs qux, bar needs foo and qux."""
     started: list[str] = []
 
     def service(key: str, *needs: str) -> type[Service]:

@@ -218,7 +218,7 @@ def test_two_providers_of_a_key_in_one_realm_are_a_fault(faults: Lines) -> None:
 
 
 def test_entries_that_need_each_other_are_a_fault(faults: Lines) -> None:
-    """C-304: with the whole path; an optional need is none."""
+    """C-304, B-243: with the whole path; an optional need is none."""
     part = """
         from terret_context import plugin
 
@@ -244,7 +244,7 @@ def test_entries_that_need_each_other_are_a_fault(faults: Lines) -> None:
 
 
 def test_an_api_range_that_excludes_this_version_is_a_fault(faults: Lines) -> None:
-    """C-304."""
+    """C-304, B-255: it names both versions."""
     part = "from terret_context import plugin\n@plugin(api='>=7')\ndef part(ctx): ...\n"
     assert faults("plugins: {part: {use: ./part.py}}", part__py=part) == [
         'harness.yml:1:23 plugins.part.use: plugin "part" needs plugin API ">=7", this is 1.0'

@@ -169,7 +169,7 @@ def test_installed_plugins_are_listed_without_being_imported(install: Install) -
 def test_a_broken_installed_plugin_is_a_fault_where_it_is_used(
     write: Write, install: Install
 ) -> None:
-    """C-193, C-329."""
+    """C-193, C-329, B-241: with the cause, and with the distributions of one name."""
     install(
         "dist_h", "import os\nimport jirra\n", plugins="brk = dist_h_module\nown = dist_h_module"
     )

@@ -90,7 +90,7 @@ who: ContextVar[str] = ContextVar("who")
 
 
 async def test_a_plain_function_runs_in_a_thread_with_the_context_of_the_call(h: Harness) -> None:
-    """T-100: Plain functions run in worker threads, and see the caller's context variables."""
+    """T-100, B-146, B-279: in a worker thread, with the context variables of the caller."""
 
     @tool
     def where() -> str:
