@@ -64,6 +64,27 @@ async def test_what_waits_is_listed(shop: Project) -> None:
         assert (await client.get("/agents/shop/questions")).json == {"questions": []}
 
 
+async def test_lists_are_those_of_one_agent_or_one_session(shop: Project) -> None:
+    """E-225."""
+    shop.agent("desk", SHOP)
+    shop.write({"agents/desk/tools/tools.py": TOOLS})
+    async with run_service(shop, *[call("give", item="hat")] * 3) as service:
+        client = service.client
+        ids = {}
+        for agent, session in (("shop", "one"), ("shop", "two"), ("desk", "one")):
+            asked = await client.send("Hi", agent=agent, sessionId=session)
+            ids[agent, session] = asked.json["id"]
+
+        async def listed(path: str) -> set[str]:
+            items = (await client.get(f"/agents/{path}approvals")).json["approvals"]
+            return {item["id"] for item in items}
+
+        assert await listed("shop/") == {ids["shop", "one"], ids["shop", "two"]}
+        assert await listed("desk/") == {ids["desk", "one"]}
+        for agent, session in ids:
+            assert await listed(f"{agent}/sessions/{session}/") == {ids[agent, session]}
+
+
 async def test_a_call_is_approved_with_other_arguments(shop: Project) -> None:
     """E-350: They run, and everybody sees them."""
     async with run_service(shop, call("sell", item="hat"), say("Sold.")) as service:

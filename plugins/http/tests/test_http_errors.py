@@ -98,8 +98,10 @@ async def test_bodies_are_limited_and_typed(project: Project) -> None:
         assert untouched(service)
 
 
-async def test_a_failed_turn_is_told_with_its_events(project: Project) -> None:
-    """E-166, E-132, E-169, E-495: The message stays, and the log says more."""
+async def test_a_failed_turn_is_told_with_its_events(
+    project: Project, caplog: pytest.LogCaptureFixture
+) -> None:
+    """E-166, E-132, E-169, E-495: The message stays, and the log has the id of the error."""
     broken = fail("SERVER_ERROR", "the provider is down")
     async with run_service(project, broken, say("Again.")) as service:
         failed = await service.client.send("Hi", sessionId="one")
@@ -107,7 +109,8 @@ async def test_a_failed_turn_is_told_with_its_events(project: Project) -> None:
         assert failed.json["sessionId"] == "one"
         assert failed.types == ["session", "budget:check", "error"]
         assert failed.json["error"] == failed.json["events"][-1]["error"]
-        assert failed.json["errorId"]
+        assert failed.headers["terret-session-id"] == "one"
+        assert failed.json["errorId"] in caplog.text
         again = await service.client.send("And now?", sessionId="one")
         assert (again.status, again.json["text"]) == (200, "Again.")
         status = await service.client.get("/agents/shop/sessions/one")

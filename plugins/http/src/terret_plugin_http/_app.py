@@ -14,6 +14,7 @@ from ._config import Role
 from ._errors import HttpError, http_error_of
 from ._gate import refused
 from ._site import Site
+from ._turns import session_headers
 
 
 def make_app(site: Site, endpoints: Sequence[Endpoint]) -> Router:
@@ -76,7 +77,8 @@ class _Dispatch:
             label = f"{request.method} {request.url.path} (error {told.fields['errorId']})"
             self._site.ctx.report(error, label=label)
         if call.session_id is not None:
-            told.fields.setdefault("sessionId", call.session_id)
+            told.fields["sessionId"] = call.session_id
+            told.headers |= session_headers(call.session_id)
         return refused(told)
 
 

@@ -93,7 +93,7 @@ async def _models(call: Call, llm: Llm, provider: str) -> tuple[ModelInfo, ...]:
         id = error_id()
         call.site.ctx.report(error, label=f"models of {provider} (error {id})")
         text = f'the provider "{provider}" does not list its models: see the log'
-        raise HttpError(502, "gateway", text, errorId=id) from None
+        raise HttpError(502, "gateway", text, fields={"errorId": id}) from None
 
 
 def _present(**fields: object) -> dict[str, object]:

@@ -76,6 +76,7 @@ async def _settle(call: Call, found: Conversation | None, settled: Awaitable[Non
         raise
     assert found is not None
     assert turn is not None
+    call.session_id = found.key.raw_id
     if call.queried(DecisionQuery).wait:
         look = partial(reached_by_turn, found, turn)
         return await call.site.answer(found, look, lambda: turn)

@@ -54,12 +54,12 @@ class HttpError(TerretError):
         text: str,
         *,
         headers: Mapping[str, str] | None = None,
-        **fields: object,
+        fields: Mapping[str, object] | None = None,
     ) -> None:
         self.status = status
         self.code = code
         self.headers = dict(headers or {})
-        self.fields = {name: value for name, value in fields.items() if value is not None}
+        self.fields = dict(fields or {})
         super().__init__(text)
 
 

@@ -105,14 +105,10 @@ class Turns:
     def still_running(self, conversation: Conversation, turn: Turn | None) -> HttpError:
         """Returns the error for somebody who has waited too long; the turn goes on."""
         outputs = self.outputs(conversation, turn)
-        return HttpError(
-            504,
-            "still_running",
-            "the turn goes on: look at its status or its events",
-            headers=session_headers(conversation.key.raw_id),
-            statusUrl=self._links.session(conversation.key),
-            **self._so_far(conversation, outputs),
-        )
+        url = self._links.session(conversation.key)
+        fields = {**self._so_far(conversation, outputs), "statusUrl": url}
+        text = "the turn goes on: look at its status or its events"
+        return HttpError(504, "still_running", text, fields=fields)
 
     def outputs(self, conversation: Conversation, turn: Turn | None) -> Sequence[Output]:
         """Returns the events of a turn so far."""
@@ -145,36 +141,19 @@ class Turns:
     ) -> HttpError:
         status, code = _status_of(turn.reason)
         text = str(outputs[-1].event.get("error")) if outputs else "the turn did not end"
-        id = None
+        fields = self._so_far(conversation, outputs)
         if status == 500:
-            id = error_id()
+            fields["errorId"] = id = error_id()
+            session, number = conversation.session.id, turn.number
             self._ctx.logger.error(
-                "turn failed",
-                error_id=id,
-                session=conversation.session.id,
-                turn=turn.number,
-                error=text,
+                "turn failed", error_id=id, session=session, turn=number, error=text
             )
-        return HttpError(
-            status,
-            code,
-            text,
-            headers=session_headers(conversation.key.raw_id),
-            errorId=id,
-            **self._so_far(conversation, outputs),
-        )
+        return HttpError(status, code, text, fields=fields)
 
     def _unsent(self, conversation: Conversation) -> HttpError:
-        raw_id = conversation.key.raw_id
         status, code = (503, "draining") if conversation.gone else (409, "aborted")
-        return HttpError(
-            status,
-            code,
-            UNSENT,
-            headers=session_headers(conversation.key.raw_id),
-            sessionId=raw_id,
-            events=unsent_events(raw_id),
-        )
+        fields = {"events": unsent_events(conversation.key.raw_id)}
+        return HttpError(status, code, UNSENT, fields=fields)
 
     def _so_far(self, conversation: Conversation, outputs: Sequence[Output]) -> dict[str, object]:
         cursor = outputs[-1].cursor if outputs else None
