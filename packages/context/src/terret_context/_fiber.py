@@ -330,9 +330,11 @@ class Fiber:
         return False
 
     async def _until(self, condition: Callable[[], bool]) -> None:
-        if condition():
-            await checkpoint()
-            return
+        is_so = condition()
+        if is_so or self.actor is None:
+            await checkpoint()  # in which the kernel does what needs no task
+            if is_so or condition():
+                return
         current = current_transition()
         waiter: Any = None if current is None else current.fiber
         if waiter is not None:
