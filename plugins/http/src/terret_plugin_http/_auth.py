@@ -91,7 +91,7 @@ def is_loopback(host: str) -> bool:
 def _presented(authorization: str) -> bytes:
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "bearer":
-        return value.strip().encode()
+        return value.strip().encode("latin-1")  # the bytes that were sent
     if scheme.lower() == "basic":
         try:
             return b64decode(value.strip(), validate=True).partition(b":")[2]

@@ -41,10 +41,6 @@ class Input(BaseModel):
 InputT = TypeVar("InputT", bound=Input)
 
 
-class NoInput(Input):
-    """Nothing is asked for."""
-
-
 class MessageBody(Input):
     """A message for an agent. Further fields are for the agent's session hook only."""
 

@@ -63,7 +63,7 @@ class _Gate:
         origin = headers.get("origin")
         if origin is None or origin in self._origins:
             return
-        if urlsplit(origin).netloc.lower() != host.lower():
+        if origin.partition("://")[2].lower() != host.lower():
             raise HttpError(403, "origin_refused", "pages of other origins may not call")
 
     def _routed(self, scope: Scope) -> Scope:
