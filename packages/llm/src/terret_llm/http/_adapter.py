@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,9 +21,10 @@ from terret_llm.settings import ServerSettings
 from terret_llm.wire import AnswerStream, ProviderErrors, parse_json
 
 from ._clients import ClientPool
-from ._exchange import Exchange, new_request
+from ._exchange import Exchange
 from ._failures import broken, refused, silent
 from ._keys import KeySource
+from ._sending import new_request, sent
 from ._wire import HttpWire
 
 _SHORTEST_SECRET = 8
@@ -157,14 +159,14 @@ class HttpAdapter(LlmAdapter):
 
     async def _fetched(self, server: _Server, key: str | None, path: str) -> bytes:
         settings = server.settings
-        with self._clients.lease() as client:
+        with self._clients.lease() as client, anyio.move_on_after(_LIST_SECONDS):
             request = new_request(client, settings, path, headers=server.headers(key))
-            try:
-                with anyio.move_on_after(_LIST_SECONDS):
-                    response = await client.send(request)
-                    if response.is_success:
-                        return response.content
-                    raise refused(response, response.content, settings, server.errors(key))
-            except httpx2.HTTPError as error:
-                raise broken(error, settings) from error
+            async with aclosing(await sent(client, request, settings)) as response:
+                try:
+                    body = await response.aread()
+                except httpx2.HTTPError as error:
+                    raise broken(error, settings) from error
+            if response.is_success:
+                return body
+            raise refused(response, body, settings, server.errors(key))
         raise silent(settings, "the limit of a list of models", _LIST_SECONDS)

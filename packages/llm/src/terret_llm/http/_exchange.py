@@ -1,5 +1,5 @@
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from math import inf
 from types import TracebackType
@@ -14,25 +14,11 @@ from terret_llm.settings import ServerSettings
 from terret_llm.wire import AnswerStream, ProviderErrors
 
 from ._failures import broken, endless, refused, silent
+from ._sending import sent
 
 _MAX_ERROR_BYTES = 64 * 1024
 _DRAIN_SECONDS = 0.05
 _TAIL_SECONDS = 5.0
-_AT_ONCE_SECONDS = 1.0
-_CLOSED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
-
-
-class _NewConnection:
-    """Whether a request opened a connection, as the client's trace of it tells."""
-
-    def __init__(self) -> None:
-        self._opened = False
-
-    async def __call__(self, event: str, info: object) -> None:
-        self._opened = self._opened or event.endswith("connect_tcp.started")
-
-    def __bool__(self) -> bool:
-        return self._opened
 
 
 class Exchange:
@@ -126,35 +112,20 @@ class Exchange:
         except httpx2.ReadTimeout:
             pass
         except httpx2.HTTPError as error:
-            if self._answer.answered:
-                return None
-            raise broken(error, self._settings) from error
-        if self._answer.answered:
-            return None
-        raise self._too_slow()
+            if not self._answer.answered:
+                raise broken(error, self._settings) from error
+        if not self._answer.answered:
+            raise self._too_slow()
+        return None
 
     async def _sent(self) -> httpx2.Response:
-        """The response, once its headers are there.
-
-        A server may close a resting connection just when it is used again. That shows at once,
-        before a byte of an answer, and the request goes out on another connection.
-        """
-        late = time.monotonic() + _AT_ONCE_SECONDS
-        while True:
-            is_new = _NewConnection()
-            self._request.extensions["trace"] = is_new
-            try:
-                with anyio.move_on_after(self._due - time.monotonic()):
-                    response = await self._client.send(self._request, stream=True)
-                    if self._client_watches:
-                        self._request.extensions["timeout"]["read"] = self._settings.idle_timeout
-                    return response
-            except httpx2.HTTPError as error:
-                was_closed = isinstance(error, _CLOSED) and time.monotonic() < late
-                if is_new or not was_closed:
-                    raise broken(error, self._settings) from error
-            else:
-                raise self._too_slow()
+        """The response, once its headers are there."""
+        with anyio.move_on_after(self._due - time.monotonic()):
+            response = await sent(self._client, self._request, self._settings)
+            if self._client_watches:
+                self._request.extensions["timeout"]["read"] = self._settings.idle_timeout
+            return response
+        raise self._too_slow()
 
     async def _leave(self) -> None:
         async with aclosing(self._response):
@@ -175,24 +146,6 @@ class Exchange:
         if time.monotonic() >= self._end:
             return endless(self._settings)
         return silent(self._settings, *self._limit)
-
-
-def new_request(
-    client: httpx2.AsyncClient,
-    settings: ServerSettings,
-    path: str,
-    *,
-    headers: Mapping[str, str],
-    body: bytes | None = None,
-) -> httpx2.Request:
-    """A request whose connection has a time limit; reads have none of their own."""
-    return client.build_request(
-        "GET" if body is None else "POST",
-        f"{settings.base_url}/{path}",
-        content=body,
-        headers=dict(headers),
-        timeout=httpx2.Timeout(None, connect=settings.connect_timeout),
-    )
 
 
 def _one_limit_is_enough(settings: ServerSettings) -> bool:
