@@ -23,6 +23,7 @@ VARIES = [
     (r"(?m)^id: \d+\.\d+$", "id: 0.0"),
 ]
 MARK = "-- end of block --"
+PATIENCE = 60
 
 
 class Block(NamedTuple):
@@ -106,13 +107,14 @@ def test_the_tutorial_does_what_it_says(
         text=True,
         start_new_session=True,
     ) as shell:
-        try:
-            out, err = shell.communicate(timeout=120)
-        finally:
-            with suppress(ProcessLookupError):  # nothing that it started is left
-                os.killpg(shell.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            shell.wait(PATIENCE)
+        with suppress(ProcessLookupError):  # nothing that it started is left
+            os.killpg(shell.pid, signal.SIGKILL)
+        out, err = shell.communicate()
+    log = "".join(path.read_text() for path in tmp_path.glob("*/serve.log"))
     *printed, rest = out.split(f"\n{MARK}\n")
-    assert (shell.returncode, rest) == (0, ""), err
+    assert (shell.returncode, rest) == (0, ""), f"{out}\n{err}\n{log}"
     for expected, actual in zip(shown(), printed, strict=True):
         assert not expected or agrees(expected, actual), f"expected:\n{expected}\ngot:\n{actual}"
     recorded = plain("\n".join(printed)).split("\n")
