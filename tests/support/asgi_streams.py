@@ -1,7 +1,7 @@
 """An ASGI application spoken to without sockets, with bodies that stream and clients that leave."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -71,10 +71,8 @@ class _Exchange(httpx2.AsyncByteStream):
             self.started.set()
             return
         if message.get("body"):
-            try:
+            with suppress(anyio.BrokenResourceError):  # the client has left
                 await self._send.send(message["body"])
-            except anyio.BrokenResourceError:
-                await anyio.lowlevel.checkpoint()  # the client has left, and nobody reads it
         if not message.get("more_body"):
             self._send.close()
 
