@@ -89,7 +89,7 @@ class Exchange:
         now = time.monotonic()
         if self._answer.answered:  # counts may follow, and an end mark
             self._is_watched = False
-            self._due = min(self._due, now + _TAIL_SECONDS)
+            self._due = min(self._due, now + min(_TAIL_SECONDS, self._settings.idle_timeout))
         elif now > (self._end if has_output else self._due):
             raise self._too_slow()
         elif has_output:
