@@ -9,7 +9,7 @@ import httpx2
 
 from terret_client import TerretClient
 
-SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Terret-Session-Id": "s-1"}
+SSE = {"Content-Type": "text/event-stream; charset=utf-8"}
 
 
 @dataclass
@@ -23,8 +23,10 @@ class ScriptedService:
         transport = httpx2.MockTransport(self._handle)
         return TerretClient("http://service/", transport=transport, **settings)
 
-    def stream(self, *pieces: bytes, cut: bool = False) -> "ScriptedService":
+    def stream(self, *pieces: bytes, cut: bool = False, session: str = "s-1") -> "ScriptedService":
         """The next answer is a stream of these pieces, which may end by a broken connection."""
+
+        headers = {**SSE, "Terret-Session-Id": session}
 
         async def body() -> AsyncIterator[bytes]:
             for piece in pieces:
@@ -32,7 +34,7 @@ class ScriptedService:
             if cut:
                 raise httpx2.ReadError("cable pulled")
 
-        self.answers.append(httpx2.Response(200, headers=SSE, content=body()))
+        self.answers.append(httpx2.Response(200, headers=headers, content=body()))
         return self
 
     def json(self, status: int, body: object, **headers: str) -> "ScriptedService":

@@ -78,14 +78,19 @@ async def test_a_broken_stream_is_taken_up_after_its_last_id(place: int, cut: bo
 
 
 @virtual_time
-async def test_the_session_of_the_answer_is_the_one_that_is_asked_again() -> None:
-    """A session that the service chose is named when the message is sent again."""
-    service = ScriptedService().stream(b"retry: 1\n\n", cut=True).stream(*TURN)
+@pytest.mark.parametrize("seen", [0, 1])
+async def test_the_session_that_the_service_chose_is_asked_again(seen: int) -> None:
+    """Its name is in a header, where some characters cannot stand, and in the first event."""
+    begin = (b"retry: 1\n\n", frame("session", "1.0", sessionId="\u00e4 50%25"))[: seen + 1]
+    service = ScriptedService().stream(*begin, cut=True, session="%C3%A4").stream(*TURN[seen + 1 :])
     async with service.client() as client:
         events = await taken(client.stream_message("shop", "hello"))
     assert names(events) == NAMES
-    assert "sessionId" not in sent(service, 0)
-    assert sent(service, 1)["sessionId"] == "s-1"
+    assert "sessionId" not in sent(service)
+    if seen:
+        assert service.lines[1].startswith("GET /agents/shop/sessions/%C3%A4%2050%2525/events")
+    else:
+        assert sent(service, 1)["sessionId"] == "\u00e4"
 
 
 @virtual_time

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
 import anyio
 import httpx2
@@ -105,7 +106,8 @@ class Follower:
     async def _read(self, response: httpx2.Response) -> AsyncGenerator[Event]:
         place = self._place
         self._begun = True
-        place.session_id = response.headers.get("terret-session-id", place.session_id)
+        if place.session_id is None and (named := response.headers.get("terret-session-id")):
+            place.session_id = unquote(named)
         sent_again = response.request.method == "POST" and place.cursor is None
         repeated = place.unnumbered if sent_again else 0
         decoder = EventDecoder()
@@ -117,6 +119,8 @@ class Follower:
                     if event.cursor is None and repeated:
                         repeated -= 1
                         continue
+                    if event.type == "session":
+                        place.session_id = event.data.get("sessionId", place.session_id)
                     place.cursor = event.cursor or place.cursor
                     place.unnumbered += event.cursor is None
                     self._failures = 0
@@ -132,6 +136,7 @@ class Follower:
         if not self._begun and broken.cause is not None:
             raise broken.cause from broken
         wait = max(self._retry, min(self._retry * 2.0**self._failures, LONGEST_WAIT))
+        # A connection that lasted longer than the wait for another one was a good one.
         self._failures = 1 if lasted > wait else self._failures + 1
         if self._failures > self._attempts:
             place = self._place
