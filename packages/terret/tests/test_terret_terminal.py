@@ -192,3 +192,12 @@ def test_two_runs_of_one_session_come_one_after_the_other(project: Path, terret:
     first.communicate()
     out, _ = second.communicate()
     assert (second.returncode, out) == (0, "You said: three\n")
+
+
+def test_two_runs_that_begin_a_session_come_one_after_the_other(project: Path, terret: Run) -> None:
+    """E-257: Whichever comes first; each has its turn."""
+    both = [start(project, "run", "--session", "s", text) for text in ("one", "two")]
+    outs = [process.communicate()[0] for process in both]
+    assert outs == ["You said: one\n", "You said: two\n"]
+    _, shown, _ = terret("sessions", "show", "s", "--agent", "shop")
+    assert shown.count("ended     completed") == 2

@@ -5,7 +5,7 @@ from ._base import AgentBase
 from ._clock import CLOCK, Clock, SystemClock, clock_of, timestamp
 from ._decisions import Allow, Block, Continue, Enter, Reject, Retry, Stop, TurnStop
 from ._driver import TurnAgent
-from ._entries import AgentEntries, AgentEntry, unique_entries
+from ._entries import AgentEntries, AgentEntry, resume_or_create, unique_entries
 from ._errors import (
     AgentBusyError,
     AgentDisposedError,
@@ -181,6 +181,7 @@ __all__ = [
     "publish_agent_nowait",
     "request_invariants",
     "require_initiator",
+    "resume_or_create",
     "start_agents",
     "start_agents_when_ready",
     "stored_session",

@@ -1,6 +1,7 @@
 """Agents named in the configuration of a loop."""
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import PurePath
 from typing import Annotated, Protocol, Self, TypeAlias, TypeVar
 from uuid import uuid4
@@ -8,10 +9,15 @@ from uuid import uuid4
 from pydantic import AfterValidator, Field, PositiveInt, field_validator, model_validator
 
 from terret_context import Config, Context
-from terret_sessions import SESSION_PERSISTENCE, SessionMeta, SessionNotFoundError
+from terret_sessions import (
+    SESSION_PERSISTENCE,
+    SessionConflictError,
+    SessionMeta,
+    SessionNotFoundError,
+)
 
 from ._agent import AgentOptions
-from ._factory import AgentHandle
+from ._factory import AgentHandle, Setup
 
 
 class AgentEntry(Config):
@@ -79,10 +85,15 @@ class AgentMaker(Protocol):
     """What starting an entry needs of the agents service, as seen by the entry's owner."""
 
     async def create(
-        self, *, session_id: str, meta: SessionMeta, agent_options: AgentOptions
+        self,
+        *,
+        session_id: str,
+        meta: SessionMeta,
+        agent_options: AgentOptions,
+        setup: Setup | None = None,
     ) -> AgentHandle: ...
     async def resume(
-        self, *, resume_session_id: str, agent_options: AgentOptions
+        self, *, resume_session_id: str, agent_options: AgentOptions, setup: Setup | None = None
     ) -> AgentHandle: ...
     async def released(self, agent_id: str) -> None: ...
 
@@ -92,15 +103,47 @@ async def open_entry(agents: AgentMaker, ctx: Context, entry: AgentEntry) -> Age
     options = entry.options()
     if entry.resume_session_id is not None:
         return await agents.resume(resume_session_id=entry.resume_session_id, agent_options=options)
-    if entry.session_id is not None:
-        await agents.released(entry.session_id)
-        if ctx.get(SESSION_PERSISTENCE) is not None:
-            try:
-                return await agents.resume(
-                    resume_session_id=entry.session_id, agent_options=options
-                )
-            except SessionNotFoundError:  # only this one falls through to creation
-                pass
-    session_id = entry.session_id or f"{entry.id}-session-{uuid4()}"
     meta = SessionMeta(cwd=entry.cwd, agent_preset=entry.id)
-    return await agents.create(session_id=session_id, meta=meta, agent_options=options)
+    if entry.session_id is None:
+        session_id = f"{entry.id}-session-{uuid4()}"
+        return await agents.create(session_id=session_id, meta=meta, agent_options=options)
+    await agents.released(entry.session_id)
+    return await resume_or_create(
+        agents, ctx, session_id=entry.session_id, meta=meta, agent_options=options
+    )
+
+
+async def resume_or_create(
+    agents: AgentMaker,
+    ctx: Context,
+    *,
+    session_id: str,
+    meta: SessionMeta,
+    agent_options: AgentOptions,
+    setup: Setup | None = None,
+) -> AgentHandle:
+    """Creates an agent over the stored session of an id, or over a new one if there is none.
+
+    What another process does with the session at the same time comes before this, or after it.
+    `ctx` sees the persistence. Raises what `Agents.create` and `Agents.resume` raise.
+    """
+    persistence = ctx.get(SESSION_PERSISTENCE)
+    if persistence is None:
+        return await agents.create(
+            session_id=session_id, meta=meta, agent_options=agent_options, setup=setup
+        )
+    while True:
+        try:
+            return await agents.resume(
+                resume_session_id=session_id, agent_options=agent_options, setup=setup
+            )
+        except SessionNotFoundError:  # only this one falls through to creation
+            pass
+        async with AsyncExitStack() as claimed:
+            try:
+                await claimed.enter_async_context(persistence.claim(session_id))
+            except SessionConflictError:  # somebody else was faster
+                continue
+            return await agents.create(
+                session_id=session_id, meta=meta, agent_options=agent_options, setup=setup
+            )

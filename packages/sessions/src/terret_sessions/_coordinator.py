@@ -1,6 +1,6 @@
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import anyio
 
@@ -22,6 +22,8 @@ from ._repair import repair_closers
 from ._session import Session
 from ._store import Sessions
 from ._views import log_of
+
+T = TypeVar("T")
 
 
 class SessionCoordinator(SessionPersistence):
@@ -87,10 +89,16 @@ class SessionCoordinator(SessionPersistence):
     @asynccontextmanager
     async def prepare(self, id: str) -> AsyncIterator[Session]:
         async with self._reserved(id) as lane:
-            log = await self._lease(lane)
+            log = await self._lease(lane.repair)
             session = self._sessions.prepare(header=log.header, seed=log.events)
             lane.session = session
             yield session
+
+    @asynccontextmanager
+    async def claim(self, id: str) -> AsyncIterator[None]:
+        async with self._reserved(id) as lane:
+            await self._lease(lane.claim)
+            yield
 
     async def load(self, id: str) -> SessionLog:
         session = self._sessions.get(id)
@@ -141,13 +149,13 @@ class SessionCoordinator(SessionPersistence):
             raise SessionNotFoundError(id)
         return raw
 
-    async def _lease(self, lane: Lane) -> SessionLog:
-        """The repaired log, when nobody else has the session any more."""
+    async def _lease(self, take: Callable[[], Awaitable[T]]) -> T:
+        """What taking the storage gives, when nobody else has the session any more."""
         deadline = anyio.current_time() + self._lease_wait
         holder = None
         while True:
             try:
-                return await lane.repair()
+                return await take()
             except SessionLockedError as error:
                 if anyio.current_time() >= deadline:
                     raise
@@ -191,6 +199,8 @@ class SessionCoordinator(SessionPersistence):
 
     def _track(self, session: Session) -> None:
         lane = self._lanes.get(session.id)
+        if lane is not None and lane.claimed and lane.session is None:
+            lane.session = session
         if lane is None or lane.session is not session:
             lane = self._lanes[session.id] = Lane(session.id, self._storage, before=lane)
             lane.session = session

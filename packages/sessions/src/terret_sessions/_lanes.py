@@ -31,6 +31,7 @@ class Lane:
         self.id = id
         self.session: Session | None = None
         self.published = False
+        self.claimed = False
         self.failed = False
         self.window_open = False
         self.gone = anyio.Event()
@@ -108,6 +109,13 @@ class Lane:
             events = log_of(stored.events, closers)
             self._stored, self._open = len(events), True
             return SessionLog(stored.header, events)
+
+    async def claim(self) -> None:
+        """Take the storage for a session that has yet to begin."""
+        async with self._io:
+            if await self._take() is not None:
+                raise SessionConflictError(self.id, "a session is stored under its id")
+            self._open = self.claimed = True
 
     async def append(self, header: SessionHeader | None, events: Sequence[SessionEvent]) -> None:
         """Take the storage and add events to the stored ones, or to none if there is a header."""

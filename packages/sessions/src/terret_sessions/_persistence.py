@@ -1,6 +1,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +69,14 @@ class SessionPersistence(ABC):
         waits while another block of the id is open, and for a while if another process has the
         session. Raises SessionExistsError if the id is live.
         """
+
+    def claim(self, id: str) -> AbstractAsyncContextManager[None]:
+        """Keep the id of a session that is not stored for the block, which announces one.
+
+        So of two processes that begin a session one comes first. Entering waits as for `prepare`;
+        raises SessionConflictError if the session is stored by then.
+        """
+        return nullcontext()
 
     @abstractmethod
     async def load(self, id: str) -> SessionLog:

@@ -17,6 +17,7 @@ from terret_agents import (
     Agents,
     StatusChange,
     clock_of,
+    resume_or_create,
 )
 from terret_context import Context
 from terret_loader import Loader
@@ -24,7 +25,6 @@ from terret_sessions import (
     SESSION_PERSISTENCE,
     SessionKey,
     SessionMeta,
-    SessionNotFoundError,
 )
 
 from ._composing import compose
@@ -110,17 +110,14 @@ class Instances:
         async def setup(ctx: Context) -> None:
             await compose(ctx, loader, definition, key, self._parts)
 
-        if self._is_stored:
-            try:
-                return await agents.resume(
-                    resume_session_id=str(key), agent_options=options, setup=setup
-                )
-            except SessionNotFoundError:  # only this one falls through to creation
-                pass
         cwd = None if definition.cwd is None else str(definition.cwd)
-        meta = SessionMeta(cwd=cwd, agent_preset=definition.name)
-        return await agents.create(
-            session_id=str(key), meta=meta, agent_options=options, setup=setup
+        return await resume_or_create(
+            agents,
+            self._ctx,
+            session_id=str(key),
+            meta=SessionMeta(cwd=cwd, agent_preset=definition.name),
+            agent_options=options,
+            setup=setup,
         )
 
     @property

@@ -11,6 +11,7 @@ from terret_sessions import (
     SESSION_PERSISTENCE,
     Interrupted,
     Session,
+    SessionConflictError,
     SessionCoordinator,
     SessionExistsError,
     SessionLockedError,
@@ -152,6 +153,32 @@ class Keeping(Storing):
             assert not resumed
 
         assert list(resumed[0].events[:6]) == list(session.events)
+
+    async def test_of_two_who_begin_a_session_one_comes_first(self, tmp_path: Path) -> None:
+        """E-257: The other is told, and goes on with what the first one stored."""
+        async with self.kept(tmp_path) as first, self.kept(tmp_path) as second:
+            async with first.persistence.claim("s"):
+                with pytest.raises(SessionLockedError):
+                    async with second.persistence.claim("s"):
+                        pytest.fail("two have the session")
+                add_turn(session := first.sessions.create("s"), "one")
+            with pytest.raises(SessionLockedError):
+                await second.resume("s")
+            await first.sessions.flush(session)
+        async with self.kept(tmp_path) as third:
+            with pytest.raises(SessionConflictError, match="a session is stored under its id"):
+                async with third.persistence.claim("s"):
+                    pytest.fail("it is stored")
+            assert list((await third.resume("s")).events[:3]) == list(session.events)
+
+    async def test_a_claim_without_a_session_leaves_nothing(self, tmp_path: Path) -> None:
+        async with self.kept(tmp_path) as at:
+            async with at.persistence.claim("s"):
+                pass
+            async with at.persistence.claim("s"):
+                assert await at.persistence.list() == ()
+            with pytest.raises(SessionNotFoundError):
+                await at.resume("s")
 
     async def test_a_turn_that_a_crash_left_open_is_closed_once(self, tmp_path: Path) -> None:
         """M-117: Who only looks changes nothing; who loads makes it durable."""
