@@ -110,6 +110,18 @@ def test_a_damaged_header_is_left_out_of_the_list(
     assert "version 7" in caplog.text
 
 
+def test_a_store_that_cannot_be_read_is_refused_by_every_command(
+    terret: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "harness.yml").write_text(HARNESS.replace("session-jsonl", "session-sqlite"))
+    store = tmp_path / ".terret" / "sessions.db"
+    store.write_text("no database, but long enough to look like one " * 100)
+    for words in (["list"], ["show", "calm"], ["export", "calm"]):
+        code, out, err = terret("sessions", *words)
+        assert (code, out) == (2, "")
+        assert "sessions.db" in err
+
+
 def test_an_export_is_the_log_and_nothing_else(terret: Run, sessions: dict[str, Session]) -> None:
     code, out, err = terret("sessions", "export", "calm")
     assert (code, err) == (0, "")

@@ -36,7 +36,8 @@ async def list_sessions(boot: Boot, agent: str | None = None, tenant: str | None
     """Prints the stored sessions of a tenant, those used last first."""
     async with boot.open(start_agents=False) as root:
         storage = _storage(root)
-        snapshots = await storage.list_snapshots()
+        with _refusals(root, Address(agent=agent)):
+            snapshots = await storage.list_snapshots()
         found = [each for each in snapshots if agent in (None, _agent(each.header))]
         shown = [each for each in found if _is_of(each.header, tenant)]
         if not shown:
