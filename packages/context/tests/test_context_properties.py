@@ -4,6 +4,7 @@ import os
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from container_machine import ScriptMachine
 from container_rows import check_end, check_errors, check_loads, check_undos
@@ -22,6 +23,8 @@ from container_scripts import (
 )
 
 EXAMPLES = int(os.environ.get("TERRET_SOAK", "150"))
+ROUND = 1000
+"""Most examples of one search, since Hypothesis remembers all of them."""
 
 
 def check_everywhere(ops: list[Op], **options: object) -> None:
@@ -36,20 +39,25 @@ def check_everywhere(ops: list[Op], **options: object) -> None:
 
 
 class Lifecycle(ScriptMachine):
-    """PR-T1 to PR-T4, PR-T7, PR-S1 to PR-S6, PR-P1, PR-P2, PR-F1, PR-F2, PR-E1: by the model."""
+    """Any script, followed line by line in the model."""
 
     def check(self) -> None:
         check_everywhere(self.ops, ending=self.ending, seed=self.seed, backend=self.backend)
 
 
-TestLifecycle = Lifecycle.TestCase
-TestLifecycle.settings = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=20,
-    deadline=None,
-    phases=(Phase.explicit, Phase.generate, Phase.shrink),
-    suppress_health_check=list(HealthCheck),
-)
+@pytest.mark.parametrize("_", range(max(1, EXAMPLES // ROUND)))
+def test_the_container_keeps_its_properties(_: int) -> None:
+    """PR-T1 to PR-T4, PR-T7, PR-S1 to PR-S6, PR-P1, PR-P2, PR-F1, PR-F2, PR-E1."""
+    run_state_machine_as_test(
+        Lifecycle,
+        settings=settings(
+            max_examples=min(EXAMPLES, ROUND),
+            stateful_step_count=20,
+            deadline=None,
+            phases=(Phase.explicit, Phase.generate, Phase.shrink),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
 
 
 # ---- scripts that the machine found, shrunk
