@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -267,6 +267,13 @@ async def run_service(
         root[Llm].register_adapter("scripted", model)
         client = Client(create_app(root), root_path=root_path)
         yield Service(root, root[AgentFolders], model, client)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Lets everything else go on until the condition holds."""
+    with anyio.fail_after(10):
+        while not condition():
+            await anyio.wait_all_tasks_blocked()
 
 
 def _parsed(raw: str) -> Frame:

@@ -3,7 +3,7 @@
 import anyio
 
 from agent_projects import Project
-from http_apps import HI, ONE, STREAM, Reply, Service, run_service
+from http_apps import HI, ONE, STREAM, Reply, Service, run_service, until
 from terret_agents import Agents
 from terret_plugin_http import Http
 from terret_testing import call, pause, reply, say
@@ -12,8 +12,7 @@ EVENTS = "/agents/shop/sessions/one/events"
 
 
 async def until_draining(service: Service) -> None:
-    while service.ctx[Http].status != "draining":
-        await anyio.wait_all_tasks_blocked()
+    await until(lambda: service.ctx[Http].status == "draining")
 
 
 async def test_running_turns_may_finish_when_the_service_ends(project: Project) -> None:
@@ -95,8 +94,7 @@ async def test_whoever_waits_for_a_message_is_answered_when_the_service_ends(
         group.start_soon(send)
         await anyio.wait_all_tasks_blocked()
         await service.ctx[Http].drain(0)
-        while len(replies) < 2:
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: len(replies) == 2)
         assert [each.code for each in replies] == ["409 aborted", "503 draining"]
 
 

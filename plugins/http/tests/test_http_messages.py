@@ -5,7 +5,7 @@ from functools import partial
 import anyio
 
 from agent_projects import Project
-from http_apps import ONE, SELL, Reply, run_service
+from http_apps import ONE, SELL, Reply, run_service, until
 from terret_agents import PROMPT_SUBMIT, Agents, Allow, Block, PromptSubmission
 from terret_context import Next
 from terret_plugin_http._conversations import Conversation
@@ -180,8 +180,7 @@ async def test_a_message_that_is_sent_again_starts_nothing(project: Project) -> 
         group.start_soon(send)
         await service.model.reached("here")
         service.model.release("here")
-        while len(replies) < 2:
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: len(replies) == 2)
         replies.append(await service.client.send("Hi", sessionId="one", messageId="m-1"))
         assert [each.json for each in replies] == [replies[0].json] * 3
         assert replies[0].json["text"] == "Once."
@@ -206,8 +205,7 @@ async def test_messages_queue_up_behind_a_turn(project: Project) -> None:
         group.start_soon(send, "3")
         await anyio.wait_all_tasks_blocked()
         service.model.release("here")
-        while len(texts) < 3:
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: len(texts) == 3)
         assert texts == ["One.", "Two.", "Three."]
 
 
@@ -228,8 +226,7 @@ async def test_a_steering_message_joins_the_turn(project: Project) -> None:
         group.start_soon(partial(send, "2", whenBusy="steer"))
         await anyio.wait_all_tasks_blocked()
         service.model.release("here")
-        while len(replies) < 2:
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: len(replies) == 2)
         first, second = replies
         assert first.json == second.json
         assert first.types.count("session") == 1
@@ -306,8 +303,7 @@ async def test_a_message_behind_a_failed_turn_runs_without_another_request(
             group.start_soon(send, text)
             await anyio.wait_all_tasks_blocked()
         service.model.release("here")
-        while len(replies) < 3:
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: len(replies) == 3)
         assert [each.status for each in replies] == [500, 200, 200]
         assert [each.json["text"] for each in replies[1:]] == ["Two.", "Three."]
 

@@ -12,7 +12,7 @@ import pytest
 from anyio import to_thread
 
 from agent_projects import Project
-from http_apps import SERVICE, Client, run_service
+from http_apps import SERVICE, Client, run_service, until
 from terret_context import Context
 from terret_loader import open_harness
 from terret_plugin_http import Http, PortInUseError, UnsafeBindError, create_app
@@ -82,8 +82,7 @@ async def test_the_service_is_ready_when_all_plugins_have_loaded(project: Projec
         assert (await client.get("/healthz")).status == 200
         loaded.set()
         await fiber.ready()
-        while root[Http].status == "starting":
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: root[Http].status != "starting")
         assert (await client.get("/readyz")).status == 200
         head = await client.request("HEAD", "/agents/shop/sessions/none/events")
         assert head.status == 404

@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 
 from agent_projects import Project
-from http_apps import HI, ONE, STREAM, Reply, Service, run_service
+from http_apps import HI, ONE, STREAM, Reply, Service, run_service, until
 from terret_agents import Agents
 from terret_plugin_agent_folders import AgentFolders
 from terret_sessions import SessionMeta, Sessions, TurnEnd
@@ -138,8 +138,7 @@ async def test_a_cancelled_stream_keeps_what_was_said(project: Project) -> None:
         group.start_soon(cancel)
         group.start_soon(cancel)
         assert (await stream.events())[-1].data == {"type": "error", "error": "aborted: user"}
-        while len(answers) < 2:
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: len(answers) == 2)
         assert [each.json["cancelled"] for each in answers] == [True, True]
         await at_rest(service)
         agent = service.ctx[Agents].get(ONE)

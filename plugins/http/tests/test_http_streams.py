@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from agent_projects import Project
-from http_apps import HI, ONE, SELL, STREAM, Frame, Service, Stream, run_service
+from http_apps import HI, ONE, SELL, STREAM, Frame, Service, Stream, run_service, until
 from terret_agents import Agents
 from terret_plugin_loop_events import LoopEvents, check
 from terret_sessions import FLUSH, Session, SessionEvent
@@ -210,8 +210,7 @@ async def test_ten_readers_see_the_same(project: Project) -> None:
         await anyio.wait_all_tasks_blocked()
         service.model.release("here")
         expected = raw(await turn.events())
-        while len(seen) < 10:
-            await anyio.wait_all_tasks_blocked()
+        await until(lambda: len(seen) == 10)
         assert seen == [expected] * 10
 
 
