@@ -1,14 +1,13 @@
 """A service that is killed in the middle of a turn, and started again."""
 
 import signal
-import socket
 from contextlib import ExitStack, aclosing
 from pathlib import Path
 
 import pytest
 from anyio import to_thread
 
-from programs import new_project, program
+from programs import free_port, new_project, program
 from terret_client import Answer, ApiError, ApprovalPending, Event, TerretClient
 from terret_plugin_loop_events import check
 
@@ -36,8 +35,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def words() -> list[str]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return ["serve", "--port", str(free.getsockname()[1])]
+    return ["serve", "--port", str(free_port())]
 
 
 @pytest.mark.parametrize("anyio_backend", ["trio"])

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from end_to_end import ROOT, ChatServer
+from programs import free_port
 
 PAGE = ROOT / "docs" / "tutorial" / "first-service.md"
 BLOCK = re.compile(r"(?:`(?P<path>\S+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
@@ -96,8 +96,7 @@ def test_the_tutorial_does_what_it_says(
     tmp_path: Path, chat_server: ChatServer, environment: dict[str, str]
 ) -> None:
     """E-127, E-344, E-554: From an empty folder to a service that survives."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(
         ["bash", "-c", script(chat_server.url("shop"), port)],
         cwd=tmp_path,

@@ -2,11 +2,13 @@
 
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -56,6 +58,14 @@ def new_project(folder: Path, more: str = "") -> Path:
     (folder / "mirror.py").write_text(MIRROR)
     (folder / "agents/main/agent.yml").write_text("systemPrompt: Old\n")
     return folder
+
+
+def free_port() -> int:
+    """Returns a port that nobody has, below those that connections are given by chance."""
+    for port in random.sample(range(20000, 32000), 100):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 class Program:
