@@ -2,9 +2,11 @@
 
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import anyio
@@ -334,6 +336,57 @@ async def test_a_transaction_of_another_process_is_waited_for(path: Path) -> Non
             other.execute("COMMIT")
 
     assert len(await SqliteStorage(path).list()) == 2
+
+
+BEGIN = """
+import anyio, sys, time
+from pathlib import Path
+from terret_llm import create_user_message
+from terret_plugin_session_sqlite import SqliteStorage
+from terret_sessions import Session
+
+async def begin(path):
+    session = Session()
+    session.append("user/message", create_user_message("hi"), surface_op="append")
+    storage = SqliteStorage(path)
+    await storage.acquire(session.id)
+    await storage.append_batch(session.header, session.events, materialized=False, durable=True)
+    await storage.close()
+
+print("ready", flush=True)
+for line in sys.stdin:
+    at, path = line.split()
+    while time.time() < float(at):  # all at the same moment, as near as that can be
+        pass
+    anyio.run(begin, Path(path))
+    print("done", flush=True)
+"""
+
+
+def tell(makers: Sequence[Popen[str]], line: str) -> None:
+    """Wait until all are ready, or done with the line before, and give them the next."""
+    for maker in makers:
+        assert maker.stdout is not None
+        assert maker.stdout.readline()
+    for maker in makers:
+        assert maker.stdin is not None
+        maker.stdin.write(line)
+
+
+def test_a_database_may_be_made_by_several_at_once(tmp_path: Path) -> None:
+    """M-118: Nobody takes a half-made one for a foreign one, or gives up too early."""
+    command = [sys.executable, "-c", BEGIN]
+    with ExitStack() as stack:
+        makers = [
+            stack.enter_context(Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1))
+            for _ in range(4)
+        ]
+        for number in range(5):
+            tell(makers, f"{time.time() + 0.03} {tmp_path / str(number)}\n")
+        tell(makers, "")
+        counts = [len(anyio.run(SqliteStorage(tmp_path / str(n)).list)) for n in range(5)]
+
+    assert counts == [4] * 5
 
 
 async def test_a_place_that_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -33,9 +34,11 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # nobody else reads what was said
     db = _connect(path, "rw")
     try:
+        db.execute("BEGIN")
         _has_tables(path, db)
+        db.execute("COMMIT")
         db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-        db.execute("PRAGMA journal_mode = WAL")
+        _use_wal(db)
         db.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA:
             db.execute(statement)
@@ -44,6 +47,20 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Switch to write-ahead mode. SQLite itself waits for nobody who is doing the same."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(0.005)
 
 
 @contextmanager
