@@ -182,7 +182,7 @@ async def test_an_unexpected_fault_is_kept_in_the_log(
 async def test_a_session_of_another_process_is_busy(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """E-501, E-257: It is released with the agent there."""
+    """E-501: Its status can be read all the same."""
     at_once = "session-jsonl: {leaseWaitSeconds: 0}"
     monkeypatch.setattr("http_apps.SERVICE", SERVICE.replace("session-jsonl: {}", at_once))
     async with run_service(project, say("One.")) as first, run_service(project) as second:
@@ -190,7 +190,7 @@ async def test_a_session_of_another_process_is_busy(
         refused = await second.client.send("Hi", sessionId="one")
         assert refused.code == "409 session_busy"
         status = await second.client.get("/agents/shop/sessions/one")
-        assert status.json["lastTurn"]["end"] == "completed", "it can be read all the same"
+        assert status.json["lastTurn"]["end"] == "completed"
 
 
 async def test_a_hook_that_returns_nonsense_is_a_fault_of_the_agent(project: Project) -> None:

@@ -1,5 +1,6 @@
 """Messages, and the answers that say how far their turns are."""
 
+import json
 from functools import partial
 
 import anyio
@@ -100,7 +101,7 @@ async def test_a_question_is_answered_in_the_same_way(project: Project) -> None:
 
 
 async def test_a_loop_over_the_family_ends_with_the_answer(seller: Project) -> None:
-    """E-158, E-533: Send, then approve as long as somebody is needed."""
+    """E-143: Send, then approve as long as somebody is needed."""
     calls = [call("sell", item=item) for item in ("hat", "coat", "shoe")]
     async with run_service(seller, *calls, say("All sold.")) as service:
         answer = await service.client.send("Sell all")
@@ -108,6 +109,27 @@ async def test_a_loop_over_the_family_ends_with_the_answer(seller: Project) -> N
             answer = await service.client.post(answer.json["approveUrl"])
         assert answer.json["text"] == "All sold."
         check(answer.json["events"], agent="shop")
+
+
+async def test_a_client_that_knows_the_protocol_alone_gets_along(seller: Project) -> None:
+    """E-158, E-115: Send, stream, approve, deny, answer and history, with fields of v1 only."""
+    asks = call("system_ask_user", question="Which?")
+    answers = (say("Hello."), call("sell", item="hat"), asks, call("sell", item="hat"))
+    async with run_service(seller, *answers) as service:
+        client, body = service.client, {"message": "Hi", "sessionId": "one"}
+        streamed = await client.post(f"{MESSAGES}/stream", body)
+        lines = [line for line in streamed.body.decode().split("\n") if line[:6] == "data: "]
+        events = [json.loads(line[6:]) for line in lines]
+        assert (events[0]["type"], events[-1]["text"]) == ("session", "Hello.")
+        pending = (await client.send("Sell a hat", sessionId="one")).json
+        asked = (await client.post(pending["approveUrl"])).json
+        assert (asked["pending"], asked["type"]) == (True, "question")
+        pending = (await client.post(asked["answerUrl"], {"answer": "red"})).json
+        denied = await client.post(pending["denyUrl"])
+        assert (denied.status, denied.json["stopReason"]) == (200, "denied")
+        history = (await client.get("/agents/shop/sessions/one")).json["history"]
+        roles = [message["role"] for message in history]
+        assert (roles[0], set(roles)) == ("user", {"user", "assistant"})
 
 
 async def test_a_decision_without_waiting_is_durable_when_it_is_answered(seller: Project) -> None:
