@@ -263,14 +263,20 @@ async def test_an_effort_that_nobody_chose_is_not_sent() -> None:
         ({"models": {"m": {"maxTokens": 0}}}, "models.m.maxTokens"),
         ({"modle": "m"}, 'did you mean "model"'),
         ({"preset": "depseek"}, "preset"),
-        ({"retry": {"maxDelayMs": 10}}, "initial_delay_ms"),
+        ({"retry": {"maxDelayMs": 10}}, "initialDelayMs must not be above maxDelayMs (10)"),
+        ({"apiKeyCommand": "print 'it"}, "apiKeyCommand: no closing quotation"),
+        ({"preset": "deepseek", "reasoningEffort": "huge"}, "huge is not offered (known: off, on,"),
+        (
+            {"models": {"m": {"reasoningEfforts": [], "reasoningEffort": "low"}}},
+            "models.m.reasoningEffort: low is not offered (known: none)",
+        ),
         ({"headers": {"x": "é"}}, "no HTTP header can carry"),
     ],
 )
 async def test_a_wrong_setting_fails_the_plugin_and_is_named(
     config: dict[str, Any], fault: str
 ) -> None:
-    """M-032, M-075: refused at every entry."""
+    """M-032, M-065, M-075: refused at every entry, and no effort is left out in silence."""
     async with Container() as root:
         await root.plugin(Llm).ready()
         with pytest.raises(PluginFailedError) as raised:

@@ -1,6 +1,7 @@
 """Settings of plugins for model servers. Importing them imports no HTTP client."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Annotated, Any
@@ -39,7 +40,8 @@ class RetrySettings(Config):
 
     @model_validator(mode="after")
     def _is_a_policy(self) -> "RetrySettings":
-        self.policy()
+        if self.initial_delay_ms > self.max_delay_ms:
+            raise ValueError(f"initialDelayMs must not be above maxDelayMs ({self.max_delay_ms})")
         return self
 
     def policy(self) -> RetryPolicy:
@@ -131,6 +133,25 @@ class ServerSettings(Config):
         return (
             given if {"api_key_env", "apiKeyEnv"} & given.keys() else {**given, "api_key_env": ""}
         )
+
+    @model_validator(mode="after")
+    def _offers_what_it_uses(self) -> "ServerSettings":
+        used = {"reasoningEffort": (self.reasoning_effort, self.offered_efforts)}
+        for name, entry in self.models.items():
+            efforts = entry.reasoning_efforts
+            offered = self.offered_efforts if efforts is None else efforts
+            used[f"models.{name}.reasoningEffort"] = (entry.reasoning_effort, offered)
+        for place, (effort, offered) in used.items():
+            if effort is not None and offered is not None and effort not in offered:
+                known = ", ".join(offered) or "none"
+                raise ValueError(f"{place}: {effort} is not offered (known: {known})")
+        return self
+
+    @field_validator("api_key_command")
+    @classmethod
+    def _is_command(cls, command: str | None) -> str | None:
+        shlex.split(command or "")
+        return command
 
     @field_validator("base_url")
     @classmethod
