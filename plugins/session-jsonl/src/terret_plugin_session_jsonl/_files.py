@@ -22,13 +22,11 @@ class LogFile:
 
     def __init__(self, folder: Path, session_id: str) -> None:
         """Take the lock of the session; raises SessionLockedError."""
-        make_folder(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
         self.path = folder / LOG_NAME
         self.begun = False  # whether the header is written
         self.next_seq = 0
         self._id = session_id
-        self._lock = WriteLock(folder / LOCK_NAME, session_id)
+        self._lock = _take(folder, session_id)
         self._turn = Lock()
         self._fd: int | None = None
         self._closed = False
@@ -154,6 +152,19 @@ class LogFile:
 
     def _changed(self, reason: str) -> SessionChangedError:
         return SessionChangedError(self._id, reason)
+
+
+def _take(folder: Path, session_id: str, attempts: int = 100) -> WriteLock:
+    """Lock the folder of a session; whoever has just given it back may be removing it."""
+    make_folder(folder.parent)
+    while True:
+        attempts -= 1
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            return WriteLock(folder / LOCK_NAME, session_id)
+        except (FileExistsError, FileNotFoundError):
+            if not attempts:
+                raise
 
 
 def _write(fd: int, data: bytes) -> int:

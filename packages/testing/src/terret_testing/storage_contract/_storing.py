@@ -1,5 +1,5 @@
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -172,6 +172,25 @@ class Storing:
             await second.acquire("s")
             with pytest.raises(SessionLockedError):
                 await first.acquire("s")
+
+    async def test_a_session_can_be_taken_while_another_gives_it_back(self, tmp_path: Path) -> None:
+        """M-118: Whoever comes in between gets it, or is told that somebody has it."""
+        taken = 0
+
+        async def take() -> None:
+            nonlocal taken
+            async with self.storage(tmp_path) as storage:
+                for _ in range(30):
+                    with suppress(SessionLockedError):
+                        await storage.acquire("s")
+                        taken += 1
+                        await storage.release("s")
+
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(take)
+
+        assert taken
 
     async def test_closing_gives_everything_back(self, tmp_path: Path) -> None:
         """M-118: What was taken can be taken by another."""
