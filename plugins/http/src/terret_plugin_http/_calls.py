@@ -1,9 +1,9 @@
 """The routes as a table, and what a handler gets."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from inspect import isawaitable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -77,7 +77,13 @@ class Call:
 Handler: TypeAlias = Callable[[Call], Awaitable[ASGIApp]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Answers: TypeAlias = Mapping[int, tuple[type[BaseModel], ...] | str]
+"""The models of answers by status; a text is a media type, () no content."""
+
+COMMON_ERRORS: Final = (400, 401, 403, 404, 500, 503)
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """A route: what it takes, who may use it, and what it answers.
 
@@ -85,10 +91,10 @@ class Endpoint:
         method: GET, POST or DELETE.
         path: with `{names}` of single segments.
         handler: answers a call; raises `HttpError`, or what `http_error_of` knows.
-        role: what the caller needs; nobody is asked who they are without one.
         summary: one line for the OpenAPI document.
-        answers: the models of answers by status; a text is a media type, () no content.
-        errors: the further statuses, all with the same body.
+        role: what the caller needs; nobody is asked who they are without one.
+        answers: what it answers when it does as asked.
+        errors: the statuses of errors beyond the common ones.
         query: the model of the query.
         body: the model of the body.
     """
@@ -96,9 +102,10 @@ class Endpoint:
     method: str
     path: str
     handler: Handler
-    role: Role | None
     summary: str
-    answers: Mapping[int, tuple[type[BaseModel], ...] | str]
+    role: Role | None
+    answers: Answers
+    _: KW_ONLY
     errors: tuple[int, ...] = ()
     query: type[Input] = NoQuery
     body: type[Input] | None = None

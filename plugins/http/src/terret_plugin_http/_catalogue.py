@@ -9,9 +9,9 @@ from starlette.types import ASGIApp
 
 from terret_llm import Llm, ModelInfo
 
-from ._answers import AgentList, Answer, Gateways, Health, Models, Resolved
-from ._bodies import ModelsQuery, NoQuery, Query
-from ._calls import Call, Endpoint, Handler
+from ._answers import AgentList, Gateways, Health, Models, Resolved
+from ._bodies import ModelsQuery
+from ._calls import Call, Endpoint
 from ._config import Role
 from ._errors import HttpError, error_id
 from ._neighbours import Entries
@@ -126,43 +126,59 @@ async def show_readiness(call: Call) -> ASGIApp:
 _NO_STORE: Final = {"Cache-Control": "no-store"}
 
 
-def _get(
-    path: str,
-    handler: Handler,
-    summary: str,
-    role: Role | None,
-    model: type[Answer],
-    query: type[Query] = NoQuery,
-) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        handler=handler,
-        role=role,
-        summary=summary,
-        answers={200: (model,)},
-        errors=(400, 401, 403, 404, 500, 502, 503),
-        query=query,
-    )
-
-
 ENDPOINTS: Final = (
-    _get("/agents", list_agents, "List the agents.", Role.CHAT, AgentList),
-    _get(
-        "/agents/{agent}/config", show_agent, "Tell how an agent is set up.", Role.ADMIN, Resolved
+    Endpoint("GET", "/agents", list_agents, "List the agents.", Role.CHAT, {200: (AgentList,)}),
+    Endpoint(
+        "GET",
+        "/agents/{agent}/config",
+        show_agent,
+        "Tell how an agent is set up.",
+        Role.ADMIN,
+        {200: (Resolved,)},
     ),
-    _get("/config", show_config, "Tell how the service is set up.", Role.ADMIN, Resolved),
-    _get(
-        "/config/models", list_models, "List providers and models.", Role.ADMIN, Models, ModelsQuery
+    Endpoint(
+        "GET",
+        "/config",
+        show_config,
+        "Tell how the service is set up.",
+        Role.ADMIN,
+        {200: (Resolved,)},
     ),
-    _get("/config/gateways", list_gateways, "List the sources of tools.", Role.ADMIN, Gateways),
-    _get(
+    Endpoint(
+        "GET",
+        "/config/models",
+        list_models,
+        "List providers and models.",
+        Role.ADMIN,
+        {200: (Models,)},
+        query=ModelsQuery,
+        errors=(502,),
+    ),
+    Endpoint(
+        "GET",
+        "/config/gateways",
+        list_gateways,
+        "List the sources of tools.",
+        Role.ADMIN,
+        {200: (Gateways,)},
+    ),
+    Endpoint(
+        "GET",
         "/protocol/loop-event.schema.json",
         show_schema,
         "Give the JSON Schema of protocol v1.",
         None,
-        Resolved,
+        {200: (Resolved,)},
     ),
-    _get("/healthz", show_health, "Tell that the process answers.", None, Health),
-    _get("/readyz", show_readiness, "Tell whether messages are taken.", None, Health),
+    Endpoint(
+        "GET", "/healthz", show_health, "Tell that the process answers.", None, {200: (Health,)}
+    ),
+    Endpoint(
+        "GET",
+        "/readyz",
+        show_readiness,
+        "Tell whether messages are taken.",
+        None,
+        {200: (Health,), 503: (Health,)},
+    ),
 )

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import Final
 
-from pydantic import BaseModel
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
@@ -14,7 +13,7 @@ from terret_tools import ApprovalDecision
 
 from ._answers import ApprovalList, PendingAnswer, QuestionList, Taken, TurnAnswer
 from ._bodies import AnswerBody, ApproveBody, DecisionQuery, DenyBody, Input
-from ._calls import Call, Endpoint, Handler, tenant_of
+from ._calls import Answers, Call, Endpoint, Handler, tenant_of
 from ._config import Role
 from ._conversations import Conversation, Item
 from ._errors import HttpError
@@ -140,51 +139,57 @@ def _entry(conversation: Conversation, item: Item) -> dict[str, object]:
 
 
 _NO_STORE: Final = {"Cache-Control": "no-store"}
-_ERRORS: Final = (400, 401, 403, 404, 409, 413, 415, 500, 503, 504)
+_APPROVALS: Final[Answers] = {200: (ApprovalList,)}
+_QUESTIONS: Final[Answers] = {200: (QuestionList,)}
 
 
 def _decision(path: str, handler: Handler, summary: str, body: type[Input]) -> Endpoint:
+    answers: Answers = {200: (TurnAnswer, Taken), 202: (PendingAnswer,)}
     return Endpoint(
-        method="POST",
-        path=path,
-        handler=handler,
-        role=Role.DECIDE,
-        summary=summary,
+        "POST",
+        path,
+        handler,
+        summary,
+        Role.DECIDE,
+        answers,
         query=DecisionQuery,
         body=body,
-        answers={200: (TurnAnswer, Taken), 202: (PendingAnswer,)},
-        errors=_ERRORS,
-    )
-
-
-def _list(path: str, handler: Handler, summary: str, model: type[BaseModel]) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        handler=handler,
-        role=Role.DECIDE,
-        summary=summary,
-        answers={200: (model,)},
-        errors=(400, 401, 403, 404, 500, 503),
+        errors=(409, 413, 415, 504),
     )
 
 
 ENDPOINTS: Final = (
-    _list("/agents/{agent}/approvals", list_approvals, "List the calls that wait.", ApprovalList),
-    _list(
+    Endpoint(
+        "GET",
+        "/agents/{agent}/approvals",
+        list_approvals,
+        "List the calls that wait.",
+        Role.DECIDE,
+        _APPROVALS,
+    ),
+    Endpoint(
+        "GET",
         "/agents/{agent}/sessions/{session}/approvals",
         list_approvals,
         "List the calls of a session that wait.",
-        ApprovalList,
+        Role.DECIDE,
+        _APPROVALS,
     ),
-    _list(
-        "/agents/{agent}/questions", list_questions, "List the questions that wait.", QuestionList
+    Endpoint(
+        "GET",
+        "/agents/{agent}/questions",
+        list_questions,
+        "List the questions that wait.",
+        Role.DECIDE,
+        _QUESTIONS,
     ),
-    _list(
+    Endpoint(
+        "GET",
         "/agents/{agent}/sessions/{session}/questions",
         list_questions,
         "List the questions of a session that wait.",
-        QuestionList,
+        Role.DECIDE,
+        _QUESTIONS,
     ),
     _decision("/approvals/{item}/approve", approve, "Let a call run.", ApproveBody),
     _decision("/approvals/{item}/deny", deny, "Keep a call from running.", DenyBody),

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 from terret_sessions import Session, SessionNotFoundError
 
 from ._bodies import EventsQuery
-from ._calls import Call, Endpoint, Handler
+from ._calls import Answers, Call, Endpoint
 from ._config import Role
 from ._errors import HttpError
 from ._neighbours import Cursor
@@ -73,28 +73,26 @@ def _cursor(call: Call, query: EventsQuery, length: int) -> Cursor | None:
         raise HttpError(400, "bad_cursor", str(error)) from None
 
 
-def _endpoint(path: str, handler: Handler, summary: str) -> Endpoint:
-    return Endpoint(
-        method="GET",
-        path=path,
-        handler=handler,
-        role=Role.CHAT,
-        summary=summary,
-        query=EventsQuery,
-        answers={200: "text/event-stream", 204: ()},
-        errors=(400, 401, 403, 404, 409, 500, 503),
-    )
-
+_ANSWERS: Final[Answers] = {200: "text/event-stream", 204: ()}
 
 ENDPOINTS: Final = (
-    _endpoint(
+    Endpoint(
+        "GET",
         "/agents/{agent}/sessions/{session}/events",
         stream_session,
         "Stream the events of a session from a cursor on.",
+        Role.CHAT,
+        _ANSWERS,
+        query=EventsQuery,
+        errors=(409,),
     ),
-    _endpoint(
+    Endpoint(
+        "GET",
         "/agents/{agent}/sessions/{session}/children/{child}/events",
         stream_child,
         "Stream the events of a session below one.",
+        Role.CHAT,
+        _ANSWERS,
+        query=EventsQuery,
     ),
 )

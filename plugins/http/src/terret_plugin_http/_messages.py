@@ -88,27 +88,27 @@ def _send(call: Call, agent: Agent, body: MessageBody) -> str:
     return message.id
 
 
-_ERRORS: Final = (400, 401, 403, 404, 409, 413, 415, 429, 500, 503)
+_ERRORS: Final = (409, 413, 415, 429)
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="POST",
-        path="/agents/{agent}/messages",
-        handler=send_message,
-        role=Role.CHAT,
-        summary="Send a message and wait for its turn.",
+        "POST",
+        "/agents/{agent}/messages",
+        send_message,
+        "Send a message and wait for its turn.",
+        Role.CHAT,
+        {200: (TurnAnswer,), 202: (PendingAnswer,)},
         body=MessageBody,
-        answers={200: (TurnAnswer,), 202: (PendingAnswer,)},
         errors=(*_ERRORS, 504),
     ),
     Endpoint(
-        method="POST",
-        path="/agents/{agent}/messages/stream",
-        handler=stream_message,
-        role=Role.CHAT,
-        summary="Send a message and stream its turn.",
+        "POST",
+        "/agents/{agent}/messages/stream",
+        stream_message,
+        "Send a message and stream its turn.",
+        Role.CHAT,
+        {200: "text/event-stream"},
         body=MessageBody,
-        answers={200: "text/event-stream"},
         errors=_ERRORS,
     ),
 )

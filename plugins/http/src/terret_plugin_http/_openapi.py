@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
 from ._answers import ErrorAnswer, Resolved
-from ._calls import Call, Endpoint
+from ._calls import COMMON_ERRORS, Answers, Call, Endpoint
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 
@@ -24,14 +24,8 @@ def endpoint_of(table: Sequence[Endpoint]) -> Endpoint:
     async def show_document(call: Call) -> ASGIApp:
         return JSONResponse(document(paths, call.site.links.base_path))
 
-    own = Endpoint(
-        method="GET",
-        path="/openapi.json",
-        handler=show_document,
-        role=None,
-        summary="Give this document.",
-        answers={200: (Resolved,)},
-    )
+    answers: Answers = {200: (Resolved,)}
+    own = Endpoint("GET", "/openapi.json", show_document, "Give this document.", None, answers)
     paths += [*table, own]
     return own
 
@@ -74,12 +68,13 @@ def _models(endpoints: Iterable[Endpoint]) -> Iterable[type[BaseModel]]:
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     answers = {str(status): _answer(status, each) for status, each in endpoint.answers.items()}
-    errors = {str(status): _answer(status, (ErrorAnswer,)) for status in sorted(endpoint.errors)}
+    statuses = sorted({*COMMON_ERRORS, *endpoint.errors})
+    errors = {str(status): _answer(status, (ErrorAnswer,)) for status in statuses}
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": endpoint.handler.__name__ + _suffix(endpoint),
         "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
-        "responses": {**answers, **errors},
+        "responses": {**errors, **answers},
     }
     if endpoint.role is None:
         operation["security"] = []

@@ -112,13 +112,12 @@ def _moment(milliseconds: int) -> str:
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path="/agents/{agent}/sessions",
-        handler=list_sessions,
-        role=Role.CHAT,
-        summary="List the sessions of an agent, newest first.",
+        "GET",
+        "/agents/{agent}/sessions",
+        list_sessions,
+        "List the sessions of an agent, newest first.",
+        Role.CHAT,
+        {200: (SessionList,)},
         query=PageQuery,
-        answers={200: (SessionList,)},
-        errors=(400, 401, 403, 404, 500, 503),
     ),
 )

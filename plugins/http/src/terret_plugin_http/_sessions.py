@@ -113,35 +113,34 @@ def _child(site: Site, header: SessionHeader) -> dict[str, object]:
     return {"sessionId": header.id, "agent": header.agent_preset, "status": status}
 
 
-_ERRORS: Final = (400, 401, 403, 404, 500, 503)
+_SESSION: Final = "/agents/{agent}/sessions/{session}"
 
 ENDPOINTS: Final = (
     Endpoint(
-        method="GET",
-        path="/agents/{agent}/sessions/{session}",
-        handler=show_session,
-        role=Role.CHAT,
-        summary="Tell everything about a session.",
-        answers={200: (SessionStatus,)},
-        errors=_ERRORS,
+        "GET",
+        _SESSION,
+        show_session,
+        "Tell everything about a session.",
+        Role.CHAT,
+        {200: (SessionStatus,)},
     ),
     Endpoint(
-        method="DELETE",
-        path="/agents/{agent}/sessions/{session}",
-        handler=delete_session,
-        role=Role.CHAT,
-        summary="Remove a session for good.",
-        answers={204: ()},
-        errors=(*_ERRORS, 409),
+        "DELETE",
+        _SESSION,
+        delete_session,
+        "Remove a session for good.",
+        Role.CHAT,
+        {204: ()},
+        errors=(409,),
     ),
     Endpoint(
-        method="POST",
-        path="/agents/{agent}/sessions/{session}/cancel",
-        handler=cancel_session,
-        role=Role.CHAT,
-        summary="Stop the turn that runs.",
+        "POST",
+        f"{_SESSION}/cancel",
+        cancel_session,
+        "Stop the turn that runs.",
+        Role.CHAT,
+        {200: (Cancelled,)},
         body=CancelBody,
-        answers={200: (Cancelled,)},
-        errors=(*_ERRORS, 409, 413, 415),
+        errors=(409, 413, 415),
     ),
 )
