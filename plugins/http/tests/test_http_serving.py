@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from functools import partial
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import anyio
@@ -41,6 +42,9 @@ async def test_the_service_answers_on_a_port_until_it_is_drained(project: Projec
             group.start_soon(partial(http.serve, bound=bound))
             await opened.wait()
             assert await to_thread.run_sync(fetch, f"{urls[0]}/readyz") == {"status": "ready"}
+            with pytest.raises(HTTPError) as missing:
+                await to_thread.run_sync(fetch, f"{urls[0]}/agents/shop/sessions/a%2Fb")
+            assert json.load(missing.value)["sessionId"] == "a/b"
             await http.drain()
         with pytest.raises(OSError, match="refused"):
             await to_thread.run_sync(fetch, f"{urls[0]}/healthz")
