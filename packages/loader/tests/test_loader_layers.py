@@ -231,6 +231,7 @@ def b(ctx): ...
         ("./bash.py:bsh", './bash.py:bsh: there is no "bsh" in it (did you mean "bash"?)'),
         ("./deep.py", "./deep.py: ModuleNotFoundError: No module named 'jirra' (line 2)"),
         ("./syntax.py", "./syntax.py: SyntaxError: '(' was never closed (line 1)"),
+        ("./script.py", "./script.py: SystemExit: 3 (line 2)"),
         ("nope.mod", 'nope.mod: no module "nope" is installed'),
         ("json.nope", 'json.nope: no module "json.nope" is installed'),
         ("json:nope", 'json:nope: there is no "nope" in it'),
@@ -239,10 +240,11 @@ def b(ctx): ...
     ],
 )
 def test_a_use_that_leads_to_no_plugin_says_why(faults: Lines, use: str, message: str) -> None:
-    """C-193, C-301."""
+    """C-193, C-301, B-240: however its import fails."""
     harness = f'plugins: {{x: {{use: "{use}"}}}}'
+    script = "import sys\nsys.exit(3)\n"
     deep = "from pathlib import Path\nimport jirra\n"
-    assert faults(harness, deep__py=deep, syntax__py="def f(\n") == [
+    assert faults(harness, deep__py=deep, syntax__py="def f(\n", script__py=script) == [
         f"harness.yml:1:20 plugins.x.use: {message}"
     ]
 

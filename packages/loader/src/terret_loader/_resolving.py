@@ -15,6 +15,9 @@ from terret_context import Plugin, TerretError, as_plugin, did_you_mean
 from ._faults import with_place
 from ._host import Hooks, InstalledPlugin, installed_plugins, load_hooks
 
+_BROKEN = (Exception, SystemExit)
+"""How an import fails; a script without `if __name__ == "__main__"` exits."""
+
 
 class UseError(TerretError):
     """A `use` leads to no plugin."""
@@ -61,7 +64,7 @@ class Resolver:
             try:
                 if key in plugin.load().provides:
                     found.append(plugin.name)
-            except Exception:  # a broken installation only means one hint less
+            except _BROKEN:  # a broken installation only means one hint less
                 continue
         return tuple(found)
 
@@ -104,7 +107,7 @@ class Resolver:
             raise UseError(f'"{name}" is offered by several distributions: {owners}')
         try:
             return only.load_object()
-        except Exception as error:
+        except _BROKEN as error:
             raise UseError(f"{name} ({only.distribution}): {with_place(error)}") from error
 
     def _file_module(self, use: str, path: Path) -> ModuleType:
@@ -121,7 +124,7 @@ class Resolver:
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except _BROKEN as error:
             sys.modules.pop(name, None)
             raise UseError(f"{use}: {with_place(error, use)}") from error
         self._modules[path] = name
@@ -135,7 +138,7 @@ def _module(use: str, name: str) -> ModuleType:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise UseError(f'{use}: no module "{error.name}" is installed') from error
         raise UseError(f"{use}: {with_place(error, use)}") from error
-    except Exception as error:
+    except _BROKEN as error:
         raise UseError(f"{use}: {with_place(error, use)}") from error
 
 
