@@ -98,7 +98,8 @@ def test_files_that_extend_each_other_are_a_fault_with_the_path(faults: Lines) -
         ("3", "harness.yml:1:10 extends: expected the name of a preset or a file, got a number"),
         (
             "[servce]",
-            'harness.yml:1:11 extends[0]: no preset "servce" is installed (did you mean "service"?)',
+            'harness.yml:1:11 extends[0]: no preset "servce" is installed '
+            '(did you mean "service"?)',
         ),
     ],
 )
