@@ -159,7 +159,7 @@ class ServerSettings(Config):
         scheme, host, rest = _parts(url)
         if scheme not in ("http", "https") or not host:
             raise ValueError("must begin with http:// or https:// and name a host")
-        if "@" in url:
+        if "@" in urlsplit(url).netloc:
             raise ValueError("must not hold a password, which would be shown: use headers")
         if rest or re.search(r"\s", url):
             raise ValueError("must be an address without query, fragment and white space")
