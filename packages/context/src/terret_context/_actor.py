@@ -7,6 +7,7 @@ import anyio
 from anyio import CancelScope
 
 from ._effects import Call, finish_async
+from ._states import LOADING
 from ._waits import TRANSITION, Transition
 
 CANCELLED: Final = object()
@@ -95,7 +96,7 @@ class Actor:
             if self._call is None:
                 await self._next_call()
                 continue
-            kind = "load" if self._fiber.state.value == "LOADING" else "unload"
+            kind = "load" if self._fiber.state is LOADING else "unload"
             TRANSITION.set(Transition(self._fiber, kind))
             value = await self._call()
             self._call = None

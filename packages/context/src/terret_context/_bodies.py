@@ -126,7 +126,7 @@ class AsyncGeneratorBody(Effect):
             yield checkpoint  # a scope that it held open has ended it, or does so at this moment
             return
         fiber.actor.limit(fiber.kernel.grace)
-        if not fiber.effects:
+        if last := not fiber.effects:
             fiber.actor.finish()  # with this call, since nothing is left to undo
         try:
             result = yield partial(finish_async, self._generator, self.label)
@@ -136,7 +136,8 @@ class AsyncGeneratorBody(Effect):
             if result is CANCELLED:
                 late = TeardownTimeoutError(self.label, str(fiber), fiber.kernel.grace)
                 errors.append(late)
-        fiber.actor.limit(None)
+        if not last:
+            fiber.actor.limit(None)
 
 
 async def _first(generator: AsyncGenerator[object, None]) -> object:

@@ -243,6 +243,8 @@ class Kernel(Register):
         if fiber.actor is None:
             fiber.actor = Actor(fiber, self._proceed)
             self.start(fiber.actor.run, str(fiber))
+            fiber.actor.submit(wait)
+            return
         fiber.actor.submit(wait)
         self._divert(fiber)
 
