@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,9 +66,11 @@ def test_a_disk_that_fills_up_while_the_harness_runs(
         try:
             child.reaches("unkept")
             mount("-o", "remount,size=8m")
-            done = len(turns(folder))
+            done, deadline = len(turns(folder)), time.monotonic() + 60
             while turns(folder)[done:].count("completed") < 2:
                 assert child.alive, stderr_of(folder)
+                assert time.monotonic() < deadline, "it does not go on"
+                time.sleep(0.002)
         finally:
             child.kill()
         events = check_log(folder, backend)

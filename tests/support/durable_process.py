@@ -209,10 +209,10 @@ class Child:
             assert time.monotonic() < deadline, "the harness does not end"
             time.sleep(0.002)
 
-    def reaches(self, *words: str, seconds: float = 60) -> None:
-        """Wait until its journal has a line that begins with these words."""
+    def reaches(self, *words: str, times: int = 1, seconds: float = 60) -> None:
+        """Wait until its journal has as many lines that begin with these words."""
         deadline = time.monotonic() + seconds
-        while not any(tuple(line[: len(words)]) == words for line in journal_of(self._folder)):
+        while [tuple(line[: len(words)]) for line in journal_of(self._folder)].count(words) < times:
             assert time.monotonic() < deadline, f"the harness does not get to {words}"
             time.sleep(0.002)
 
