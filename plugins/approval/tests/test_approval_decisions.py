@@ -20,7 +20,7 @@ from terret_plugin_approval import (
     InvalidEditError,
     NotEditableError,
 )
-from terret_sessions import FLUSH, Aborted, Completed, Session
+from terret_sessions import FLUSH, MAX_DEPTH, Aborted, Completed, Session
 from terret_testing import (
     Answer,
     Harness,
@@ -288,6 +288,32 @@ async def test_a_change_that_cannot_run_leaves_the_item_open(
         await d.approvals.decide(item.id, ApprovalDecision(allow=True, args={"amount": 3}))
         await d.h.agent.when_idle()
         assert d.results[0].startswith("result: bought 3")
+
+
+async def test_a_change_that_no_log_can_keep_leaves_the_item_open() -> None:
+    """E-351: Whatever the schema allows."""
+    deep: list[object] = []
+    for _ in range(MAX_DEPTH):
+        deep = [deep]
+
+    @tool
+    async def keep(value: Any) -> str:
+        """Keep."""
+        return f"kept {value}"
+
+    async with desk(call("keep", value=1)) as d:
+        d.h.ctx[Tools].register(keep)
+        d.approvals.await_decisions()
+        d.h.agent.send("go")
+        item = await d.asked()
+        for value, reason in ((deep, "nested more than"), (float("nan"), "finite")):
+            with pytest.raises(InvalidEditError, match=reason):
+                await d.approvals.decide(
+                    item.id, ApprovalDecision(allow=True, args={"value": value})
+                )
+        await d.approvals.decide(item.id, YES)
+        await d.h.agent.when_idle()
+        assert d.results == ["result: kept 1"]
 
 
 async def test_a_change_where_none_is_allowed_is_refused() -> None:

@@ -36,6 +36,7 @@ BAD_MESSAGES = (
     (b'{"message": "hi", "n": NaN}', "400 bad_json"),
     (b'{"message": "\\ud800"}', "400 bad_json"),
     (b"[" * 100_000, "400 bad_json"),
+    (b'{"message": "hi", "n": %b1%b}' % (b"[" * 189, b"]" * 189), "400 bad_json"),
     (b"{}", "400 bad_message"),
     (b'{"message": " \\n"}', "400 bad_message"),
     (b'{"message": 1}', "400 bad_message"),

@@ -36,7 +36,7 @@ from ._headers import (
     session_meta_from_wire,
 )
 from ._invariants import log_invariants
-from ._json import check_json, check_text, copy_json
+from ._json import MAX_DEPTH, check_json, check_text, copy_json
 from ._last_turn import last_turn
 from ._log_reader import LogReader
 from ._metering import (
@@ -112,6 +112,7 @@ __all__ = [
     "DISPOSED",
     "EVENT",
     "FLUSH",
+    "MAX_DEPTH",
     "SESSION_PERSISTENCE",
     "TOKEN_METER",
     "Aborted",

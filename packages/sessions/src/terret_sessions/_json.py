@@ -6,7 +6,7 @@ from ._errors import LosslessJsonError
 
 MAX_INT: Final = 2**53 - 1
 MAX_DEPTH: Final = 190
-"""The deepest nesting of plain data in the log, so that a row can always be read back."""
+"""The deepest nesting of the data of an event, so that its row can always be read back."""
 
 
 def copy_json(value: object, *, max_depth: int = sys.maxsize) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from terret_agents import Agents, Inquiries, InquiryEnd, InquiryLog, timestamp
-from terret_sessions import declare_event_type
+from terret_sessions import MAX_DEPTH, LosslessJsonError, copy_json, declare_event_type
 from terret_tools import PRE_EXECUTE, Allow, ApprovalDecision, Deny, Tools
 
 from ._errors import EditDeniedError, InvalidEditError, NotEditableError
@@ -67,6 +67,10 @@ class Desk(Inquiries[ApprovalItem, ApprovalDecision]):
             return
         if not item.editable:
             raise NotEditableError(item.id)
+        try:
+            copy_json({"args": dict(reply.args)}, max_depth=MAX_DEPTH)
+        except LosslessJsonError as error:  # the log could not keep the decision
+            raise InvalidEditError(item.id, str(error)) from None
         edited = replace(item.call, arguments=dict(reply.args))
         failure = self.ctx[Tools].check(edited)
         if failure is not None:

@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
-from terret_sessions import LosslessJsonError, check_json
+from terret_sessions import MAX_DEPTH, LosslessJsonError, copy_json
 
 from ._errors import HttpError
 
@@ -147,7 +147,7 @@ async def read_body(model: type[InputT], request: Request, limit: int) -> InputT
         raise HttpError(415, "media_type", "the body has the Content-Type application/json")
     try:
         body = from_json(raw, allow_inf_nan=False)
-        check_json(body)
+        copy_json(body, max_depth=MAX_DEPTH - 1)  # it goes into an event of the log
     except LosslessJsonError as error:
         raise HttpError(400, "bad_json", str(error)) from None
     except ValueError:
