@@ -52,16 +52,18 @@ async def answer(call: Call) -> ASGIApp:
     questions, id = call.site.questions, call.names["item"]
     found = await _find(call, "question", questions)
     reply = QuestionAnswer(call.sent(AnswerBody).answer, by=call.by.name)
-    return await _settle(call, found, questions.answer(id, reply))
+    return await _settle(call, "question", found, questions.answer(id, reply))
 
 
 async def _decide(call: Call, decision: ApprovalDecision) -> ASGIApp:
     approvals, id = call.site.approvals, call.names["item"]
     found = await _find(call, "approval", approvals)
-    return await _settle(call, found, approvals.decide(id, decision))
+    return await _settle(call, "approval", found, approvals.decide(id, decision))
 
 
-async def _settle(call: Call, found: Conversation | None, settled: Awaitable[None]) -> ASGIApp:
+async def _settle(
+    call: Call, kind: str, found: Conversation | None, settled: Awaitable[None]
+) -> ASGIApp:
     """Waits until a decision is durable, then for what the turn comes to.
 
     Without conversation the item is not open; the decision tells how it ended.
@@ -71,7 +73,7 @@ async def _settle(call: Call, found: Conversation | None, settled: Awaitable[Non
         await settled
     except InquiryClosedError as closed:
         if not await _may_see(call, closed.session_id):
-            raise UnknownInquiryError("item", closed.item_id) from None
+            raise UnknownInquiryError(kind, closed.item_id) from None
         raise
     assert found is not None
     assert turn is not None
