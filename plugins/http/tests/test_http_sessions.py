@@ -2,12 +2,13 @@
 
 import anyio
 import anyio.lowlevel
+import pytest
 
 from agent_projects import Project
 from http_apps import HI, ONE, STREAM, Reply, Service, run_service, until
 from terret_agents import Agents
 from terret_plugin_agent_folders import AgentFolders
-from terret_sessions import SessionMeta, Sessions, TurnEnd
+from terret_sessions import SESSION_PERSISTENCE, SessionMeta, Sessions, TurnEnd
 from terret_testing import call, pause, reply, say
 from terret_tools import Tools, tool
 
@@ -72,6 +73,25 @@ async def test_a_session_is_idle_running_or_waiting(seller: Project) -> None:
             await service.client.post(item["approveUrl"])
             await look()
         assert seen == [("running", "running", 0), ("waiting", "waiting", 1), ("idle", "idle", 0)]
+
+
+async def test_a_status_is_that_of_one_moment(
+    seller: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """E-181: Also if the turn goes on while the sessions below are looked for."""
+    async with run_service(seller, call("sell", item="hat"), say("Sold.")) as service:
+        asked = await service.client.send("Hi", sessionId="one")
+        persistence = service.ctx[SESSION_PERSISTENCE]
+        listed = persistence.list
+
+        async def list_later() -> object:
+            await service.client.post(asked.json["approveUrl"])
+            return await listed()
+
+        monkeypatch.setattr(persistence, "list", list_later)
+        status = (await service.client.get(f"{SESSIONS}/one")).json
+        assert (status["status"], status["pending"]) == ("idle", [])
+        assert status["lastTurn"] == {"turn": 1, "end": "completed"}
 
 
 async def test_a_status_is_complete(project: Project) -> None:

@@ -31,6 +31,7 @@ async def show_session(call: Call) -> ASGIApp:
     """Tells everything about a session."""
     site, key = call.site, call.key()
     session = await session_of(site, str(key))
+    children = await children_of(site, session.id)  # from here on nothing changes meanwhile
     conversation = site.conversations.live(str(key)) or Conversation(session, key)
     told = site.loop_events.recall(session, session_id=key.raw_id, agent=key.agent)
     meter = site.ctx.get(TOKEN_METER)
@@ -48,7 +49,7 @@ async def show_session(call: Call) -> ASGIApp:
             }
             for item in conversation.items.values()
         ],
-        "children": [_child(site, each) for each in await children_of(site, session.id)],
+        "children": [_child(site, each) for each in children],
         "cursor": str(told[-1].cursor) if told else "0",
         "usage": {to_camel(name): count for name, count in usage.items()},
     }
