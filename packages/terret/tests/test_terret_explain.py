@@ -26,6 +26,16 @@ from terret_context import plugin
 def broken(ctx):
     raise RuntimeError("no good")
 """
+LEAVING = """
+from terret_context import plugin
+
+@plugin
+def broken(ctx):
+    def leave():
+        raise RuntimeError("cannot leave")
+
+    ctx.effect(lambda: leave, label="stay")
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +103,11 @@ def test_the_graph_shows_states_and_who_uses_whom(terret: Run) -> None:
         "  tools -->|systemPrompt| system-prompt",
         "  agent-loop -.->|agents| missing((agents))",
     }
+
+
+def test_what_failed_at_the_end_is_told(terret: Run, tmp_path: Path) -> None:
+    """E-563: Not only that something did."""
+    (tmp_path / "broken.py").write_text(LEAVING)
+    code, _, err = terret("explain")
+    assert code == 1
+    assert err == "terret: closing the container: RuntimeError: cannot leave\n"

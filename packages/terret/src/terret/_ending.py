@@ -32,7 +32,7 @@ def finish(work: Callable[[], int | Coroutine[Any, Any, int]], *, verbose: bool 
         code = FAILED
     except Exception as error:
         code = FAILED
-        complain(f"terret: {type(error).__name__}: {error}", error, verbose)
+        complain(f"terret: {_named(error)}", error, verbose)
     _flush()
     raise typer.Exit(code)
 
@@ -51,6 +51,13 @@ def complain(text: str, error: BaseException, verbose: bool) -> None:
     typer.echo(text, err=True)
     if verbose:
         typer.echo("".join(traceback.format_exception(error)), err=True)
+
+
+def _named(error: BaseException) -> str:
+    """Returns an error with its type; of a group all that is in it."""
+    if isinstance(error, BaseExceptionGroup):
+        return f"{error.message}: {'; '.join(map(_named, error.exceptions))}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _flush() -> None:
