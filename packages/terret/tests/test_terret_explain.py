@@ -106,7 +106,7 @@ def test_the_graph_shows_states_and_who_uses_whom(terret: Run) -> None:
 
 
 def test_what_failed_at_the_end_is_told(terret: Run, tmp_path: Path) -> None:
-    """E-563: Not only that something did."""
+    """Not only that something did."""
     (tmp_path / "broken.py").write_text(LEAVING)
     code, _, err = terret("explain")
     assert code == 1
