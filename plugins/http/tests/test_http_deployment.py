@@ -9,6 +9,7 @@ from starlette.routing import Mount
 from agent_projects import Project
 from http_apps import SERVICE, Client, run_service
 from terret_llm import Llm, ModelInfo
+from terret_plugin_agent_folders import AgentFolders
 from terret_plugin_loop_events import schema_bytes
 from terret_testing import ScriptedModel, call, say
 
@@ -51,10 +52,21 @@ async def test_administrators_see_how_it_is_set_up(project: Project) -> None:
         config = (await client.get("/config")).json
         assert config["environment"] == "production"
         assert {"name": "http", "state": "active"} in config["plugins"]
+        assert config["faults"] == []
         assert "s3cret" not in repr((agent, config))
         models = (await client.get("/config/models")).json
         assert models == {"providers": [{"name": "scripted"}]}
         assert (await client.get("/config/gateways")).json == {"sources": []}
+
+
+async def test_administrators_see_what_is_wrong_with_the_agents(project: Project) -> None:
+    """E-210: Also where the last valid definition is still in force."""
+    async with run_service(project, say("Hello.")) as service:
+        project.agent("shop", "systemPrompt: [bad\n")
+        await service.ctx[AgentFolders].reload()
+        (fault,) = (await service.client.get("/config")).json["faults"]
+        assert fault.startswith("agents/shop/agent.yml:1:15: not valid YAML")
+        assert (await service.client.send("Hi")).json["text"] == "Hello."
 
 
 async def test_the_models_of_a_provider_are_listed(project: Project) -> None:

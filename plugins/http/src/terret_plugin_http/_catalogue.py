@@ -65,6 +65,7 @@ async def show_config(call: Call) -> ASGIApp:
             {"name": each.name, "roles": sorted(each.roles)} for each in site.tokens.callers
         ],
         "plugins": [{"name": each.name, "state": each.state.name.lower()} for each in entries],
+        "faults": [str(fault) for fault in await site.folders.check()],
     }
     return JSONResponse(body, headers=_NO_STORE)
 
