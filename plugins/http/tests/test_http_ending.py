@@ -1,6 +1,9 @@
 """The end of the service, and what comes after a restart."""
 
+import json
+
 import anyio
+from starlette.types import Message, Scope
 
 from agent_projects import Project
 from http_apps import HI, ONE, STREAM, Reply, Service, run_service, until
@@ -96,6 +99,37 @@ async def test_whoever_waits_for_a_message_is_answered_when_the_service_ends(
         await service.ctx[Http].drain(0)
         await until(lambda: len(replies) == 2)
         assert [each.code for each in replies] == ["409 aborted", "503 draining"]
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for(project: Project) -> None:
+    """E-190: What had no answer yet gets the same one."""
+    path, sent = "/agents/shop/messages", list[Message]()
+    reading = anyio.Event()
+    scope: Scope = {
+        **{"type": "http", "method": "POST", "path": path, "raw_path": path.encode()},
+        **{"query_string": b"", "client": ("127.0.0.1", 50000)},
+        "headers": [(b"host", b"localhost:8787"), (b"content-type", b"application/json")],
+    }
+
+    async def receive() -> Message:
+        reading.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async with run_service(project) as service, anyio.create_task_group() as group:
+
+        async def ask() -> None:
+            await service.client.app(scope, receive, send)
+
+        group.start_soon(ask)
+        await reading.wait()
+        await service.ctx[Http].drain()
+        await until(lambda: len(sent) == 2)
+        assert sent[0]["status"] == 503
+        assert json.loads(sent[1]["body"])["code"] == "draining"
 
 
 async def test_streams_go_on_after_a_restart(seller: Project) -> None:

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from urllib.parse import unquote
 
+import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ._bodies import read_body, read_query
+from ._bodies import Input, read_body, read_query
 from ._calls import Call, Endpoint, tenant_of
 from ._config import Role
-from ._errors import HttpError, http_error_of
+from ._errors import HttpError, draining, http_error_of
 from ._gate import refused
 from ._site import Site
 from ._turns import session_headers
@@ -67,8 +68,19 @@ class _Dispatch:
             call.tenant = await tenant_of(call.caller, definition, call.headers)
         call.query = read_query(endpoint.query, request)
         if endpoint.body is not None:
-            call.body = await read_body(endpoint.body, request, site.config.max_body_bytes)
+            call.body = await self._body(endpoint.body, request)
         return await endpoint.handler(call)
+
+    async def _body(self, model: type[Input], request: Request) -> Input:
+        """Reads a body. Raises `HttpError`, also if it has not arrived when the service ends."""
+        site = self._site
+        with anyio.CancelScope() as scope:
+            site.arriving.add(scope)
+            try:
+                return await read_body(model, request, site.config.max_body_bytes)
+            finally:
+                site.arriving.discard(scope)
+        raise draining()
 
     def _refused(self, call: Call, error: Exception) -> Response:
         told = http_error_of(error)

@@ -33,6 +33,8 @@ def end(site: Site) -> None:
     site.conversations.end()
     for source in tuple(site.sources):
         source.close()
+    for scope in site.arriving:
+        scope.cancel()
 
 
 async def _flush(site: Site, agent: Agent) -> None:

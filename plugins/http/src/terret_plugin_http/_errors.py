@@ -63,6 +63,11 @@ class HttpError(TerretError):
         super().__init__(text)
 
 
+def draining() -> HttpError:
+    """Returns the error for what comes too late."""
+    return HttpError(503, "draining", "the service shuts down: try again later")
+
+
 class _Rule(NamedTuple):
     """How an error of the harness is told; without a text by its own."""
 

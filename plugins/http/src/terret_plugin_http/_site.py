@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+import anyio
 from starlette.responses import Response
 
 from terret_agents import Agents
@@ -13,7 +14,7 @@ from ._config import HttpConfig
 from ._conversations import Conversation, Conversations, Turn, is_busy
 from ._courier import Courier
 from ._durability import Durability
-from ._errors import HttpError
+from ._errors import HttpError, draining
 from ._links import Links
 from ._neighbours import (
     AGENT_FOLDERS,
@@ -49,6 +50,8 @@ class Site:
         self._write, self._write_log = Writer(frame), Writer(frame_of_log)
         self.sources: set[Source] = set()
         """What is being streamed."""
+        self.arriving: set[anyio.CancelScope] = set()
+        """The bodies that are being read."""
 
     @property
     def persistence(self) -> SessionPersistence | None:
@@ -83,7 +86,7 @@ class Site:
     def admit(self, session_id: str) -> None:
         """Raises `HttpError` if a message for a session would be one too many."""
         if self.status in (Status.DRAINING, Status.DRAINED):
-            raise HttpError(503, "draining", "the service shuts down: try again later")
+            raise draining()
         running = [each for each in self.agents.roots() if is_busy(each)]
         if len(running) < self.config.max_concurrent_turns:
             return
