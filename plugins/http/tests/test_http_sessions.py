@@ -271,6 +271,23 @@ async def test_a_session_is_deleted_for_good(project: Project) -> None:
         assert len(ends) == 1
 
 
+async def test_a_damaged_session_can_be_deleted(project: Project) -> None:
+    """E-189: And the id is free again."""
+    async with run_service(project, say("One."), say("Fresh.")) as service:
+        await service.client.send("Hi", sessionId="one")
+        await at_rest(service)
+        (agent,) = service.ctx[Agents].list()
+        await service.ctx[AgentFolders].release(agent)
+        (log,) = (project.root / ".terret/sessions").rglob("*.jsonl")
+        first, _, *rest = log.read_bytes().splitlines(keepends=True)
+        log.write_bytes(b"".join((first, b"{\n", *rest)))
+        assert (await service.client.get(f"{SESSIONS}/one")).code == "500 internal"
+        assert (await service.client.request("DELETE", f"{SESSIONS}/one")).status == 204
+        again = await service.client.request("DELETE", f"{SESSIONS}/one")
+        assert again.code == "404 unknown_session"
+        assert (await service.client.send("Hi", sessionId="one")).json["text"] == "Fresh."
+
+
 async def test_different_sessions_run_side_by_side(project: Project) -> None:
     """E-493."""
     slow = reply(pause("here"), say("One."))

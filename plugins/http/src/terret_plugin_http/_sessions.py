@@ -73,10 +73,11 @@ async def cancel_session(call: Call) -> ASGIApp:
 
 
 async def delete_session(call: Call) -> ASGIApp:
-    """Removes a session for good."""
-    site, key = call.site, call.key()
-    session = await session_of(site, str(key))
-    agent = site.agents.get(str(key))
+    """Removes a session for good, also one that cannot be read any more."""
+    site, id = call.site, str(call.key())
+    agent = site.agents.get(id)
+    if agent is None and site.persistence is None:
+        raise SessionNotFoundError(id)
     if agent is not None:
         if is_busy(agent):
             raise HttpError(409, "session_busy", "a turn of the session runs")
@@ -84,11 +85,11 @@ async def delete_session(call: Call) -> ASGIApp:
         await site.folders.release(agent)
     if site.persistence is not None:
         try:
-            await site.persistence.delete(session.id)
+            await site.persistence.delete(id)
         except SessionNotFoundError:
             if agent is None:
                 raise
-    return Response(status_code=204, headers=session_headers(key.raw_id))
+    return Response(status_code=204, headers=session_headers(call.names["session"]))
 
 
 async def _cancel(site: Site, agent: Agent, body: CancelBody) -> None:
