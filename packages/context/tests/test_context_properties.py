@@ -123,3 +123,10 @@ def test_a_circle_through_a_child_comes_to_rest(form: Form, declares: tuple[str,
     for asked in ("f", "g"):
         ops += [Ask("restart", asked), Settle()]
     check_everywhere(ops)
+
+
+def test_a_load_in_the_exit_of_the_container_is_undone_as_well() -> None:
+    """PR-T2, PR-T4: a fiber loads anew when an optional service goes before it does."""
+    needing = Recipe(tail="plain", optional=("a",))
+    ops: list[Op] = [Mount("f", Recipe()), Mount("g", needing, "f"), Provide("p", "a")]
+    check_everywhere([*ops, Mount("h", Recipe(tail="sleeps"))], ending="exit")

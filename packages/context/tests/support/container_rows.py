@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 
 from container_model import Line
 from container_runs import Run
@@ -15,7 +14,7 @@ _UNDONE = ("effect", "listener", "task", "crash")
 def check_undos(run: Run) -> None:
     """PR-T2, PR-T3, PR-T4: exactly what was applied is undone, once each, newest first."""
     for fiber, recipe in recipes(run).items():
-        for lines in episodes(run.trace(fiber)):
+        for lines in episodes(run, fiber):
             made = list(_made(lines, recipe))
             undone = [line.detail for line in lines if line.what == "undone" and _own(line)]
             started = [line.detail for line in lines if line.what == "undo" and _own(line)]
@@ -66,11 +65,27 @@ def recipes(run: Run) -> dict[str, Recipe]:
     }
 
 
-def episodes(lines: list[Line]) -> Iterator[list[Line]]:
-    """The lines of a fiber, load by load."""
-    starts = [number for number, line in enumerate(lines) if line.what == "LOADING"]
-    for start, end in pairwise((*starts, len(lines))):
-        yield lines[start:end]
+def episodes(run: Run, fiber: str) -> Iterator[list[Line]]:
+    """The lines of a fiber, load by load.
+
+    Observers on root hear nothing of the container's exit: there a load begins with the first step
+    behind an undo.
+    """
+    episode: list[Line] = []
+    exits = False
+    for line in run.ledger:
+        exits = exits or line == Line("retire", "root")
+        if line.fiber != fiber:
+            continue
+        undone = bool(episode) and episode[-1].what == "undone"
+        if line.what == "LOADING" or (exits and undone and line.what in ("apply", "up")):
+            if episode:
+                yield episode
+            episode = [line]
+        elif episode:
+            episode.append(line)
+    if episode:
+        yield episode
 
 
 def _made(lines: list[Line], recipe: Recipe) -> Iterator[object]:
