@@ -1,5 +1,6 @@
 """The storage on its files: what it writes, reads, refuses, cuts and locks."""
 
+import io
 import json
 import os
 import shutil
@@ -211,6 +212,31 @@ async def test_a_file_may_end_at_any_byte(
         await write(storage, session, count)
 
     assert path.read_bytes().rstrip() == whole.rstrip()
+
+
+async def test_a_record_that_is_completed_behind_the_end_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-117: The reader has seen the end of the file, and does not read on in mid-line."""
+    session = conversation(5)
+    *rows, last = text(session).splitlines(keepends=True)
+    path = put(tmp_path, conversation(0))
+    path.write_bytes(b"".join(rows) + last[:20])
+
+    class Growing(io.FileIO):
+        def readinto(self, buffer: Any) -> int | None:
+            count = super().readinto(buffer)
+            if count == 0 and path.stat().st_size == len(text(session)) - len(last) + 20:
+                with open(path, "ab") as file:
+                    file.write(last[20:])
+            return count
+
+    storage = JsonlStorage(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", lambda self, mode: io.BufferedReader(Growing(self, mode)))
+        log = await storage.load_stored("s")
+    assert log is not None
+    assert list(log.events) == list(session.events[:-1])
 
 
 async def test_a_last_record_without_line_break_is_whole(tmp_path: Path) -> None:

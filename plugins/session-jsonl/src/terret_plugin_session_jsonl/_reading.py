@@ -93,14 +93,17 @@ class _Text:
 
     def read(self, file: BinaryIO) -> None:
         while lines := file.readlines(_BYTES_AT_ONCE):
+            end = next((n for n, line in enumerate(lines, 1) if not line.endswith(b"\n")), None)
+            if end is not None:
+                del lines[end:]  # a writer has gone on behind what was the end of the file
             at = 0
             while at < len(lines):
                 taken = self._take_events(lines, at)
                 if not taken:
                     self._take_line(lines[at])
                 at += taken or 1
-            if not lines[-1].endswith(b"\n"):
-                return  # this was the end; its rest may just be being written
+            if end is not None:
+                return
 
     def _take_events(self, lines: list[bytes], at: int) -> int:
         """Take lines up to the first that has to be looked at by itself; tells how many."""
