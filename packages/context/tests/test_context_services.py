@@ -646,6 +646,19 @@ async def test_a_group_that_moves_as_a_whole_restarts_nothing() -> None:
         assert loads == []
 
 
+async def test_what_was_read_before_a_view_got_another_realm_is_looked_up_again() -> None:
+    """C-033, C-053: also where no object moved, since it was offered in a realm of its own."""
+    async with Container() as root:
+        view = root.with_realms({TOOL: "alpha"})
+        owner = view.plugin(plugin()(lambda ctx: None))
+        await owner.ready()
+        owner.ctx.isolate(TOOL, "alpha").provide(TOOL, "there")
+        assert owner.ctx[TOOL] == "there"
+        root.set_realms({view: {}})
+        with pytest.raises(NotInjectedError):
+            owner.ctx[TOOL]
+
+
 async def test_realms_can_be_exchanged_but_not_made_to_collide() -> None:
     """C-034: all at once; two objects that would meet are refused, and nothing changes."""
     async with Container() as root:

@@ -333,6 +333,7 @@ class Root(Context):
             (view._realms, labels) for view, labels in changes.items() if view._realms is not None
         ):
             kernel.touch(fiber)
+        kernel.forget_lookups()
         kernel.edges_changed()
 
     def snapshot(self) -> dict[str, Any]:

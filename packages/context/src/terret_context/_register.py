@@ -95,7 +95,7 @@ class Register(Keeper):
                 self.emit(INTERNAL_SERVICE, ServiceChange(binding.key, binding.realm, provider))
 
     def forget_lookups(self) -> None:
-        """Empties the caches of contexts: a binding or a committed view has changed."""
+        """Empties the caches of contexts: a binding, a committed view or a realm has changed."""
         if self.caches:
             for cache in self.caches:
                 cache.clear()
