@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 from pydantic_core import to_json
@@ -35,19 +35,28 @@ def frame_of_log(output: Output) -> bytes:
     return b"event: %b\ndata: %b\nid: %d\n\n" % (name, output.json, output.cursor[0])
 
 
+class Page(NamedTuple):
+    """Frames, and the last seq that has to be durable before they are sent."""
+
+    frames: bytes
+    awaited: int | None
+
+
 class Writer:
     """Writes outputs as frames. The readers of a session ask for the same, so the last are kept."""
 
     def __init__(self, frame_of: Callable[[Output], bytes]) -> None:
         self._frame_of = frame_of
         self._outputs: tuple[Output, ...] = ()
-        self._frames = b""
+        self._page = Page(b"", None)
 
-    def __call__(self, outputs: tuple[Output, ...]) -> bytes:
+    def __call__(self, outputs: tuple[Output, ...]) -> Page:
         if outputs != self._outputs:
             self._outputs = outputs
-            self._frames = b"".join([self._frame_of(output) for output in outputs])
-        return self._frames
+            frames = b"".join([self._frame_of(output) for output in outputs])
+            awaited = [each.cursor[0] for each in outputs if each.event["type"] in _AWAITED]
+            self._page = Page(frames, awaited[-1] if awaited else None)
+        return self._page
 
 
 def frame_without_id(event: Mapping[str, object]) -> bytes:
@@ -84,7 +93,7 @@ class StreamSource(Source):
         durable: Callable[[int], Awaitable[None]],
         *,
         turn_only: bool,
-        write: Callable[[tuple[Output, ...]], bytes],
+        write: Callable[[tuple[Output, ...]], Page],
     ) -> None:
         self._stream = stream
         self._durable = durable
@@ -96,11 +105,11 @@ class StreamSource(Source):
     async def frames(self) -> bytes:
         if not self._taken and not self._over:
             self._taken = self._up_to_end(await self._stream.batch())
-        for output in self._taken:
-            if output.event["type"] in _AWAITED:
-                await self._durable(output.cursor[0])
-        taken, self._taken = self._taken, ()
-        return self._write(taken)
+        page = self._write(self._taken)
+        if page.awaited is not None:
+            await self._durable(page.awaited)
+        self._taken = ()
+        return page.frames
 
     async def too_slow(self) -> None:
         await self._stream.overflowed.wait()
